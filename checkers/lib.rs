@@ -1,0 +1,1 @@
+//! What must hold: one pure checker per property.

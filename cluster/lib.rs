@@ -1,0 +1,1 @@
+//! Where a test runs: nodes, agents, backends and the emulated network.

@@ -1,0 +1,1 @@
+//! The coordination service that schism ships, with switches that break it on purpose.

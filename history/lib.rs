@@ -1,0 +1,1 @@
+//! The op and event model of schism and the history file.

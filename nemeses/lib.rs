@@ -1,0 +1,1 @@
+//! What is done to the cluster: faults, targets, plans and the ledger.

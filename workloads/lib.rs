@@ -1,0 +1,1 @@
+//! What clients do: workloads and the generator algebra.
