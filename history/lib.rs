@@ -1,1 +1,58 @@
-//! The op and event model of schism and the history file.
+//! The op and event model of schism, the history file, and the history in memory.
+//!
+//! A history is the append-only, totally ordered record of a run: every invocation and completion
+//! of every client process, every fault, and every observation of who leads. It is written by one
+//! recorder ([`writer::HistoryWriter`]), read back into compact columns ([`History`]) by
+//! [`reader`], and judged by the `checkers` crate. This crate knows nothing about clusters.
+
+pub mod builder;
+pub mod clock;
+pub mod event;
+pub mod header;
+mod history;
+pub mod reader;
+pub mod symbols;
+pub mod values;
+pub mod writer;
+
+pub use builder::HistoryBuilder;
+pub use event::{Event, Kind, Process};
+pub use header::Header;
+pub use history::{EventRef, History, NONE, Op, Outcome};
+pub use reader::{Read, read_bytes, read_path};
+pub use values::{Packed, ValueRef};
+pub use writer::HistoryWriter;
+
+/// What can go wrong when a history is read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file could not be opened, read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file as it was named.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A line of the file is not what it should be.
+    #[error("line {line}, column {column}: {message}")]
+    Malformed {
+        /// One-based line of the file.
+        line: usize,
+        /// One-based column (in bytes) of that line; 0 where the whole line is meant.
+        column: usize,
+        /// What was found and what was expected.
+        message: String,
+    },
+    /// The first line is not the header of a history that this version can read.
+    #[error("line 1: {0}")]
+    Header(String),
+    /// The events contradict each other (an answer without a question, a process with two open ops).
+    #[error("event {index}: {message}")]
+    Inconsistent {
+        /// Zero-based index of the event.
+        index: usize,
+        /// The contradiction.
+        message: String,
+    },
+}

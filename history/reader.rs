@@ -1,0 +1,422 @@
+//! Reads the history file back.
+//!
+//! A last line that is torn (no line end, or no whole JSON object) is dropped with a warning: that
+//! is what a crash leaves. Anything else that is not an event is an error with line and column.
+//! A file that begins with the magic number of zstd is unpacked first; a torn last frame is
+//! treated like a torn last line.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Error;
+use crate::builder::HistoryBuilder;
+use crate::event::{Event, Kind, Process};
+use crate::header::{FORMAT_VERSION, Header};
+use crate::history::History;
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// A history as read, with what the reader has to say about the file.
+#[derive(Debug)]
+pub struct Read {
+    /// The events.
+    pub history: History,
+    /// What was dropped, in words; empty for an undamaged file.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    #[serde(default)]
+    i: Option<u64>,
+    t: u64,
+    p: Process,
+    #[serde(default)]
+    node: Option<String>,
+    r#type: Kind,
+    f: String,
+    #[serde(default)]
+    key: Option<Value>,
+    #[serde(default)]
+    value: Value,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+/// Reads a history file.
+///
+/// # Errors
+/// [`Error::Io`] if it cannot be read, otherwise as [`read_bytes`].
+pub fn read_path(path: &Path) -> Result<Read, Error> {
+    let bytes = std::fs::read(path).map_err(|source| Error::Io {
+        path: path.display().to_string(),
+        source,
+    })?;
+    read_bytes(&bytes)
+}
+
+/// Reads a history from memory.
+///
+/// # Errors
+/// [`Error::Header`] if the first line is no header of a known version, [`Error::Malformed`] for a
+/// line in the middle that is no event, [`Error::Inconsistent`] if the events contradict each other.
+pub fn read_bytes(bytes: &[u8]) -> Result<Read, Error> {
+    let mut warnings = Vec::new();
+    if bytes.starts_with(&ZSTD_MAGIC) {
+        let unpacked = unpack(bytes, &mut warnings)?;
+        return read_lines(&unpacked, warnings);
+    }
+    read_lines(bytes, warnings)
+}
+
+fn unpack(bytes: &[u8], warnings: &mut Vec<String>) -> Result<Vec<u8>, Error> {
+    let io = |source| Error::Io {
+        path: "zstd stream".to_owned(),
+        source,
+    };
+    let mut decoder = zstd::stream::read::Decoder::new(bytes).map_err(io)?;
+    let mut unpacked = Vec::new();
+    let mut chunk = vec![0; 1 << 16];
+    loop {
+        match decoder.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => unpacked.extend_from_slice(&chunk[..count]),
+            Err(error) if unpacked.is_empty() => return Err(io(error)),
+            Err(error) => {
+                warnings.push(format!("the compressed file ends early ({error})"));
+                break;
+            }
+        }
+    }
+    Ok(unpacked)
+}
+
+fn read_lines(bytes: &[u8], mut warnings: Vec<String>) -> Result<Read, Error> {
+    let mut lines = Lines {
+        rest: bytes,
+        number: 0,
+    };
+    let header = match lines.next() {
+        Some(line) => parse_header(line.text)?,
+        None => {
+            return Err(Error::Header(
+                "the file is empty; expected a header".to_owned(),
+            ));
+        }
+    };
+    let mut builder = HistoryBuilder::new(header);
+    let mut index = 0;
+    for line in lines {
+        if line.text.trim_ascii().is_empty() {
+            continue;
+        }
+        let parsed: Line = match serde_json::from_slice(line.text) {
+            Ok(parsed) => parsed,
+            Err(error) if line.is_last && (error.is_eof() || !line.ended) => {
+                warnings.push(format!(
+                    "line {} is torn and was dropped ({} bytes)",
+                    line.number,
+                    line.text.len()
+                ));
+                break;
+            }
+            Err(error) => return Err(malformed(line.number, &error)),
+        };
+        if let Some(i) = parsed.i
+            && i != index
+        {
+            return Err(Error::Malformed {
+                line: line.number,
+                column: 0,
+                message: format!("event {i} stands where event {index} is expected"),
+            });
+        }
+        builder
+            .push(&into_event(parsed))
+            .map_err(|error| match error {
+                Error::Inconsistent { message, .. } => Error::Malformed {
+                    line: line.number,
+                    column: 0,
+                    message,
+                },
+                other => other,
+            })?;
+        index += 1;
+    }
+    Ok(Read {
+        history: builder.finish(),
+        warnings,
+    })
+}
+
+fn parse_header(text: &[u8]) -> Result<Header, Error> {
+    let header: Header = serde_json::from_slice(text).map_err(|error| {
+        Error::Header(format!(
+            "expected a header like {{\"schism\":{FORMAT_VERSION},\"kind\":\"history\",...}}: {error}"
+        ))
+    })?;
+    if header.kind != "history" {
+        return Err(Error::Header(format!(
+            "kind is `{}`, expected `history`",
+            header.kind
+        )));
+    }
+    if header.schism != FORMAT_VERSION {
+        return Err(Error::Header(format!(
+            "format version {}, this schism reads {FORMAT_VERSION}",
+            header.schism
+        )));
+    }
+    Ok(header)
+}
+
+fn malformed(line: usize, error: &serde_json::Error) -> Error {
+    let text = error.to_string();
+    let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
+    Error::Malformed {
+        line,
+        column: error.column(),
+        message,
+    }
+}
+
+fn into_event(line: Line) -> Event {
+    Event {
+        time: line.t,
+        process: line.p,
+        node: line.node,
+        kind: line.r#type,
+        f: line.f,
+        key: line.key,
+        value: line.value,
+        error: line.error,
+    }
+}
+
+struct Lines<'a> {
+    rest: &'a [u8],
+    number: usize,
+}
+
+struct TextLine<'a> {
+    text: &'a [u8],
+    number: usize,
+    ended: bool,
+    is_last: bool,
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = TextLine<'a>;
+
+    fn next(&mut self) -> Option<TextLine<'a>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        self.number += 1;
+        let end = self.rest.iter().position(|&byte| byte == b'\n');
+        let text = &self.rest[..end.unwrap_or(self.rest.len())];
+        self.rest = &self.rest[end.map_or(self.rest.len(), |end| end + 1)..];
+        Some(TextLine {
+            text,
+            number: self.number,
+            ended: end.is_some(),
+            is_last: self.rest.is_empty(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::writer::HistoryWriter;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    const HEADER: &str = r#"{"schism":1,"kind":"history","workload":"lock"}"#;
+
+    fn sample() -> (Header, Vec<Event>) {
+        let header = Header::new("lock", &["stale-writes"]);
+        let events = vec![
+            Event::new(
+                0,
+                Process::Number(1),
+                Kind::Invoke,
+                "acquire",
+                json!({"ttl_ms": 3000}),
+            )
+            .with_key("L"),
+            Event::new(
+                7,
+                Process::nemesis(),
+                Kind::Info,
+                "freeze",
+                json!({"target": "c1"}),
+            ),
+            Event::new(
+                9,
+                Process::Number(1),
+                Kind::Ok,
+                "acquire",
+                json!({"token": 33}),
+            )
+            .with_key("L")
+            .with_node("n2"),
+            Event::new(
+                u64::MAX / 2,
+                Process::observer(),
+                Kind::Info,
+                "leader",
+                json!(null),
+            )
+            .with_error("no answer"),
+        ];
+        (header, events)
+    }
+
+    fn written() -> Vec<u8> {
+        let (header, events) = sample();
+        let mut writer = HistoryWriter::new(Vec::new(), &header).unwrap();
+        for event in &events {
+            writer.append(event).unwrap();
+        }
+        writer.into_inner().unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let (header, events) = sample();
+        let read = read_bytes(&written()).unwrap();
+        assert_eq!(read.history.header, header);
+        assert!(read.warnings.is_empty());
+        let back: Vec<Event> = read
+            .history
+            .events()
+            .map(|event| event.to_event())
+            .collect();
+        assert_eq!(back, events);
+    }
+
+    #[test]
+    fn compressed_files_are_read() {
+        let packed = zstd::encode_all(&written()[..], 3).unwrap();
+        assert_eq!(read_bytes(&packed).unwrap().history.len(), 4);
+        let torn = read_bytes(&packed[..packed.len() - 8]);
+        if let Ok(torn) = torn {
+            assert!(!torn.warnings.is_empty());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_tear_costs_at_most_the_last_line(cut in 0usize..2000) {
+            let bytes = written();
+            let header_end = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+            let cut = header_end + cut % (bytes.len() - header_end);
+            let read = read_bytes(&bytes[..cut]).unwrap();
+            let whole = bytes[header_end..cut].iter().filter(|&&byte| byte == b'\n').count();
+            // A line whose only missing byte is its end is whole.
+            prop_assert!(read.history.len() == whole || read.history.len() == whole + 1);
+            let at_line_end = bytes[cut - 1] == b'\n';
+            let complete = at_line_end || read.history.len() == whole + 1;
+            prop_assert_eq!(read.warnings.is_empty(), complete);
+        }
+    }
+
+    #[test]
+    fn garbage_in_the_middle_is_refused_with_its_line() {
+        let text = format!(
+            "{HEADER}\n{}\n{}\n{}\n",
+            r#"{"i":0,"t":0,"p":1,"type":"invoke","f":"read","value":null}"#,
+            r#"{"i":1,"t":1,"p":1,"type":"okay","f":"read","value":1}"#,
+            r#"{"i":2,"t":2,"p":1,"type":"invoke","f":"read","value":null}"#,
+        );
+        match read_bytes(text.as_bytes()) {
+            Err(Error::Malformed {
+                line: 3,
+                column,
+                message,
+            }) => {
+                assert!(column > 0);
+                assert!(message.contains("okay"), "{message}");
+            }
+            other => panic!("expected a malformed line 3, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_whole_last_line_that_is_no_event_is_refused() {
+        let text = format!("{HEADER}\n{{\"i\":0,\"t\":0,\"pp\":1}}\n");
+        assert!(matches!(
+            read_bytes(text.as_bytes()),
+            Err(Error::Malformed { line: 2, .. })
+        ));
+    }
+
+    #[test]
+    fn a_missing_event_is_noticed() {
+        let text = format!(
+            "{HEADER}\n{}\n",
+            r#"{"i":1,"t":0,"p":1,"type":"invoke","f":"read","value":null}"#
+        );
+        assert!(matches!(
+            read_bytes(text.as_bytes()),
+            Err(Error::Malformed { line: 2, .. })
+        ));
+    }
+
+    #[test]
+    fn other_files_and_versions_are_refused() {
+        for (text, says) in [
+            ("", "empty"),
+            ("hello\n", "expected a header"),
+            (r#"{"schism":1,"kind":"result"}"#, "`result`"),
+            (r#"{"schism":9,"kind":"history"}"#, "version 9"),
+        ] {
+            match read_bytes(text.as_bytes()) {
+                Err(Error::Header(message)) => assert!(message.contains(says), "{message}"),
+                other => panic!("{text}: expected a header error, got {other:?}"),
+            }
+        }
+    }
+
+    /// A disk with room for so many bytes, and what it holds.
+    #[derive(Clone, Default)]
+    struct Disk(std::rc::Rc<std::cell::RefCell<(usize, Vec<u8>)>>);
+
+    impl std::io::Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let (room, file) = &mut *self.0.borrow_mut();
+            let count = bytes.len().min(*room);
+            if count == 0 {
+                return Err(std::io::ErrorKind::StorageFull.into());
+            }
+            *room -= count;
+            file.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_loses_nothing_and_room_heals_it() {
+        let disk = Disk::default();
+        disk.0.borrow_mut().0 = 300;
+        let (header, events) = sample();
+        let mut writer = HistoryWriter::new(disk.clone(), &header).unwrap();
+        for event in &events {
+            writer.append(event).unwrap();
+        }
+        assert!(writer.flush().is_err());
+        let torn = read_bytes(&disk.0.borrow().1).unwrap();
+        assert!(torn.history.len() < events.len() && torn.warnings.len() == 1);
+        disk.0.borrow_mut().0 = 10_000;
+        writer.flush().unwrap();
+        assert_eq!(disk.0.borrow().1, written());
+    }
+}
