@@ -1,3 +1,6 @@
 //! The command line of schism.
 
+mod report;
+mod result;
+
 fn main() {}

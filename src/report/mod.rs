@@ -1,0 +1,1 @@
+//! Reports of a run for people: one HTML file, and Markdown.
