@@ -92,6 +92,14 @@ fn adopt(fd: i32) -> io::Result<OwnedFd> {
     Ok(owned)
 }
 
+/// Says whether what is executed next gets a channel.
+fn inherit(channel: i32, flag: FdFlag) -> io::Result<()> {
+    // SAFETY: the controller passed this descriptor, and it is open until the node has it.
+    let channel = unsafe { BorrowedFd::borrow_raw(channel) };
+    fcntl(channel, FcntlArg::F_SETFD(flag))?;
+    Ok(())
+}
+
 /// Makes the namespaces, forks pid 1 and waits for it.
 fn outer(control: i32, controller: i32) -> Step<u8> {
     step("tie the sandbox to the controller", die_with_parent())?;
@@ -170,7 +178,13 @@ fn init(control: i32) -> Step<()> {
     let Some((id, SandboxRequest::Setup(setup))) = next_request(&control, &mut input, true)? else {
         return Ok(());
     };
-    let names: Vec<String> = setup.nodes.iter().map(|node| node.name.clone()).collect();
+    // A node must not hold another node's channel: it would hide that node's death.
+    for node in &setup.nodes {
+        step(
+            "keep a channel from being inherited",
+            inherit(node.channel, FdFlag::FD_CLOEXEC),
+        )?;
+    }
     let made = prepare(&setup).and_then(|()| make_nodes(&setup));
     let (switch, pids) = match made {
         Ok(made) => made,
@@ -180,7 +194,6 @@ fn init(control: i32) -> Step<()> {
             return Err(what);
         }
     };
-    debug_assert_eq!(names.len(), pids.len());
     let ready = SandboxReply::Ready {
         pids: pids.iter().map(|pid| pid.as_raw()).collect(),
     };
@@ -361,12 +374,7 @@ fn become_node(setup: &Setup, index: usize, released: OwnedFd) -> Step<std::conv
     }
     step("set up the device", batch.run())?;
 
-    // SAFETY: the controller passed this descriptor for this node's agent.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(*channel) };
-    step(
-        "pass the channel",
-        fcntl(borrowed, FcntlArg::F_SETFD(FdFlag::empty())),
-    )?;
+    step("pass the channel", inherit(*channel, FdFlag::empty()))?;
     step("enter the node's directory", std::env::set_current_dir(dir))?;
     step("unblock signals", SigSet::empty().thread_set_mask())?;
     let index = index.to_string();

@@ -1,14 +1,14 @@
 //! What agents do with services, files and HTTP.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use cluster::{
-    Error, Exit, FreezeMethod, HttpRequest, NodeEvent, NodeEventKind, RefusalKind, ServiceSpec,
+    Error, Exit, FreezeMethod, HttpRequest, NodeEvent, NodeEventKind, Pipe, RefusalKind,
+    ServiceSpec,
 };
 
-use crate::support::{Lab, shell, soon, until};
+use crate::support::{Lab, program, shell, soon, until};
 
 /// A service that grows a file as fast as it can, and a child that does the same to another.
 const BUSY: &str = "(while :; do echo x >> child; done) & while :; do echo x >> parent; done";
@@ -268,32 +268,6 @@ pub(crate) async fn files_go_both_ways() {
     lab.end().await;
 }
 
-/// A web server that answers with what it was asked, but does not answer `/slow`. The test program
-/// becomes it when it is told `web-server`.
-pub(crate) fn web_server() {
-    let listener = TcpListener::bind("0.0.0.0:80").expect("a port");
-    let mut unanswered = Vec::new();
-    for socket in listener.incoming() {
-        let mut socket = socket.expect("a connection");
-        let (mut asked, mut buffer) = (Vec::new(), [0; 4096]);
-        while !asked.ends_with(b"the end") {
-            let len = socket.read(&mut buffer).expect("a request");
-            asked.extend_from_slice(&buffer[..len]);
-        }
-        if asked.starts_with(b"POST /slow ") {
-            unanswered.push(socket);
-            continue;
-        }
-        let head = format!(
-            "HTTP/1.1 418 teapot\r\ncontent-length: {}\r\n\r\n",
-            asked.len()
-        );
-        socket
-            .write_all(&[head.as_bytes(), &asked].concat())
-            .expect("an answer");
-    }
-}
-
 pub(crate) async fn http_from_inside() {
     let lab = Lab::new(2).await;
     let (n1, n2) = (lab.node("n1"), lab.node("n2"));
@@ -306,17 +280,7 @@ pub(crate) async fn http_from_inside() {
         timeout: Duration::from_secs(5),
     };
     assert_eq!(kind(n1.http(&request).await), RefusalKind::Unreachable);
-    let program = std::env::current_exe()
-        .expect("this program")
-        .display()
-        .to_string();
-    let argv = vec![program, "web-server".to_owned()];
-    n2.start(&ServiceSpec {
-        argv,
-        ..shell("web", "")
-    })
-    .await
-    .expect("started");
+    n2.start(&program(&["web-server"])).await.expect("started");
     until("the server", || async { n1.http(&request).await.is_ok() }).await;
     let response = n1.http(&request).await.expect("an answer");
     assert_eq!(response.status, 418);
@@ -331,5 +295,89 @@ pub(crate) async fn http_from_inside() {
     request.path = "/slow".to_owned();
     request.timeout = Duration::from_millis(50);
     assert_eq!(kind(n1.http(&request).await), RefusalKind::Timeout);
+    lab.end().await;
+}
+
+pub(crate) async fn streams_are_intact() {
+    let lab = Lab::new(1).await;
+    let n1 = lab.node("n1");
+    let Pipe {
+        stdin, mut stdout, ..
+    } = n1.spawn(&shell("cat", "cat")).await.expect("spawned");
+    let total = 64 << 20;
+    let writer = tokio::spawn(async move {
+        for piece in 0..total / 4096 {
+            stdin
+                .write(vec![(piece % 251) as u8; 4096])
+                .await
+                .expect("written");
+        }
+    });
+    let mut at = 0_usize;
+    while let Some(chunk) = stdout.read().await {
+        for (offset, &byte) in chunk.iter().enumerate().step_by(509) {
+            assert_eq!(
+                byte,
+                ((at + offset) / 4096 % 251) as u8,
+                "at {}",
+                at + offset
+            );
+        }
+        at += chunk.len();
+    }
+    assert_eq!(at, total);
+    writer.await.expect("the writer");
+
+    // Many short lines, both ways, in the pieces in which a client protocol writes them.
+    let count = 100_000;
+    let spec = program(&["lines", &count.to_string()]);
+    let Pipe {
+        stdin, mut stdout, ..
+    } = n1.spawn(&spec).await.expect("spawned");
+    tokio::spawn(async move {
+        for number in 0..count {
+            stdin
+                .write(format!("{{\"x\":\"invoke\",\"id\":{number}}}\n"))
+                .await
+                .expect("written");
+        }
+    });
+    let mut said = Vec::new();
+    while let Some(chunk) = stdout.read().await {
+        said.extend_from_slice(&chunk);
+    }
+    let said = String::from_utf8(said).expect("text");
+    assert_eq!(said.lines().count(), count + 1);
+    assert_eq!(said.lines().last(), Some("100000"));
+    lab.end().await;
+}
+
+pub(crate) async fn a_reader_that_does_not_read_holds_up_nobody_else() {
+    let lab = Lab::new(1).await;
+    let n1 = lab.node("n1");
+    let flood = shell("flood", "exec cat /dev/zero");
+    let mut unread = n1.spawn(&flood).await.expect("spawned");
+    // The window and the pipe fill up, then the process waits; everything else goes on.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    soon("the freeze", n1.freeze("flood"))
+        .await
+        .expect("frozen");
+    n1.thaw("flood").await.expect("thawed");
+    let mut cat = n1.spawn(&shell("cat", "cat")).await.expect("spawned");
+    cat.stdin.write("through\n").await.expect("written");
+    assert_eq!(
+        soon("the line", cat.stdout.read()).await.expect("a line"),
+        "through\n"
+    );
+    // It continues where it stopped, and is not blocked any more when nobody is interested.
+    let mut bytes = 0;
+    while bytes < 32 << 20 {
+        bytes += soon("more", unread.stdout.read())
+            .await
+            .expect("more")
+            .len();
+    }
+    drop(unread);
+    assert!(n1.kill("flood", libc::SIGKILL).await.expect("killed").gone);
     lab.end().await;
 }

@@ -20,8 +20,9 @@ const NOBODY: u32 = 65534;
 /// Runs the tests as the arguments say.
 pub(crate) fn main(tests: &'static [Test]) -> ExitCode {
     let mut args = Arguments::from_args();
-    // Several clusters at once on a small machine would measure each other.
-    args.test_threads = args.test_threads.or(Some(1));
+    // Several clusters at once on a small machine would measure each other, and orphans are buried
+    // without asking whose they are.
+    args.test_threads = Some(1);
     let root = nix::unistd::geteuid().is_root();
     let mut trials = Vec::new();
     for &(name, test) in tests {
@@ -122,6 +123,22 @@ pub(crate) fn shell(name: &str, command: &str) -> ServiceSpec {
         argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
         env: Vec::new(),
         log: format!("{name}.log"),
+    }
+}
+
+/// A service that is this program under another name; that name is also the service's.
+pub(crate) fn program(argv: &[&str]) -> ServiceSpec {
+    let this = std::env::current_exe()
+        .expect("this program")
+        .display()
+        .to_string();
+    let name = argv[0];
+    let argv = std::iter::once(this)
+        .chain(argv.iter().map(|&arg| arg.to_owned()))
+        .collect();
+    ServiceSpec {
+        argv,
+        ..shell(name, "")
     }
 }
 
