@@ -271,8 +271,9 @@ pub(crate) async fn loss_is_as_asked_and_repeatable() {
 
 pub(crate) async fn frames_under_way_are_dropped_by_a_cut() {
     let lab = Lab::new(2).await;
+    let delay = Duration::from_secs(1);
     let slow = LinkPolicy {
-        delay: Duration::from_millis(300),
+        delay,
         ..LinkPolicy::CLEAR
     };
     lab.apply(&[("n1", "n2", slow)]).await;
