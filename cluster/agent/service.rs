@@ -63,6 +63,7 @@ impl Services {
         stream: Option<u32>,
     ) -> Result<i32, Refusal> {
         let name = spec.name.clone();
+        self.settle(&name).await?;
         self.reserve(&name)?;
         // The ends exist before the answer is sent: what the client says first must find them.
         let relay = stream.map(|id| self.wire.stream(id));
@@ -90,6 +91,22 @@ impl Services {
             Arc::clone(&self.wire),
         ));
         Ok(pid)
+    }
+
+    /// When no process of an earlier service of this name is left, waits until its shim has seen
+    /// that, too: whoever looked and saw none may start it again.
+    async fn settle(&self, name: &str) -> Result<(), Refusal> {
+        if let Ok(mut service) = self.find(name)
+            && blocking({
+                let service = service.clone();
+                move || service.look()
+            })
+            .await?
+            .is_empty()
+        {
+            let _ = tokio::time::timeout(KILL_LIMIT, service.ended()).await;
+        }
+        Ok(())
     }
 
     fn reserve(&self, name: &str) -> Result<(), Refusal> {

@@ -148,17 +148,17 @@ pub(crate) async fn matrices_are_swapped_atomically() {
     lab.apply(&isolated).await;
     let leaked = ready(&lab, "n3", &["count"]).await;
     let passed = ready(&lab, "n2", &["count"]).await;
-    let into_cut = lab
-        .node("n1")
-        .spawn(&program(&["blast", &n3]))
-        .await
-        .expect("spawned");
+    let into_cut = ready(&lab, "n1", &["blast", &n3]).await;
     let mut other = program(&["blast", &n2]);
     other.name = "other".to_owned();
-    let into_flapping = lab.node("n1").spawn(&other).await.expect("spawned");
-    for _ in 0..500 {
+    let mut into_flapping = lab.node("n1").spawn(&other).await.expect("spawned");
+    assert_eq!(line(&mut into_flapping).await, "ready");
+    let began_ns = cluster::clock::monotonic_ns();
+    let mut swaps = 0;
+    while swaps < 1000 || cluster::clock::monotonic_ns() - began_ns < 1_000_000_000 {
         lab.apply(&isolated).await;
         lab.apply(&partial).await;
+        swaps += 2;
     }
     let (sent, flapped) = (total(into_cut).await, total(into_flapping).await);
     assert!(

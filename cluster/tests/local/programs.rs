@@ -44,6 +44,7 @@ fn until_end_of_input() -> Arc<AtomicBool> {
 fn blast(to: &str) {
     let ended = until_end_of_input();
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    println!("ready");
     let mut sent = 0_u64;
     while !ended.load(Ordering::Relaxed) {
         // Sending into a cut must look like sending into the void.
