@@ -267,11 +267,11 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
+        #![proptest_config(ProptestConfig::with_cases(20))]
 
         #[test]
         fn a_file_torn_at_any_byte_keeps_every_whole_frame(
-            payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..6),
+            payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..5),
             garbage in prop::collection::vec(any::<u8>(), 0..30),
         ) {
             let directory = tempfile::tempdir().unwrap();

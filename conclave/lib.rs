@@ -14,6 +14,7 @@ pub mod api;
 pub mod clock;
 pub mod faults;
 pub mod frames;
+pub mod handle;
 pub mod leases;
 pub mod machine;
 pub mod node;

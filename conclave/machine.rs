@@ -354,3 +354,235 @@ impl Machine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What the machine should be, told by rescanning all that ever happened: slow and obvious.
+    #[derive(Default)]
+    struct Model {
+        writes: Vec<(u64, String, Value)>,
+        /// Session, ttl, renewals; gone when it has ended.
+        sessions: Vec<(u64, u64, u64)>,
+        /// Lock, session, token.
+        held: Vec<(String, u64, u64)>,
+    }
+
+    impl Model {
+        fn value(&self, key: &str) -> Value {
+            let last = self.writes.iter().rev().find(|(_, k, _)| k == key);
+            last.map_or(Value::Null, |(_, _, value)| value.clone())
+        }
+
+        fn end(&mut self, session: u64) -> Outcome {
+            let before = self.sessions.len();
+            self.sessions.retain(|(id, ..)| *id != session);
+            self.held.retain(|(_, holder, _)| *holder != session);
+            if self.sessions.len() < before {
+                Outcome::Done
+            } else {
+                Outcome::NoSession
+            }
+        }
+
+        fn apply(&mut self, index: u64, command: Command) -> Option<Outcome> {
+            Some(match command {
+                Command::Put { key, value } => {
+                    self.writes.push((index, key, value));
+                    Outcome::Written(index)
+                }
+                Command::Cas { key, old, new } => {
+                    if self.value(&key) != old {
+                        return Some(Outcome::Mismatch(self.value(&key)));
+                    }
+                    self.writes.push((index, key, new));
+                    Outcome::Written(index)
+                }
+                Command::Open { ttl_ms } => {
+                    self.sessions.push((index, ttl_ms, 0));
+                    Outcome::Opened {
+                        session: index,
+                        ttl_ms,
+                    }
+                }
+                Command::Renew { session } => {
+                    match self.sessions.iter_mut().find(|(id, ..)| *id == session) {
+                        None => Outcome::NoSession,
+                        Some((_, ttl_ms, renewals)) => {
+                            *renewals += 1;
+                            Outcome::Renewed { ttl_ms: *ttl_ms }
+                        }
+                    }
+                }
+                Command::Close { session } => self.end(session),
+                Command::Expire {
+                    session,
+                    generation,
+                } => {
+                    if self
+                        .sessions
+                        .iter()
+                        .any(|(id, _, n)| *id == session && *n != generation)
+                    {
+                        return Some(Outcome::Void);
+                    }
+                    self.end(session)
+                }
+                Command::Acquire { key, session, .. } => {
+                    if !self.sessions.iter().any(|(id, ..)| *id == session) {
+                        return Some(Outcome::NoSession);
+                    }
+                    match self.held.iter().find(|(k, ..)| *k == key) {
+                        Some((_, s, token)) if *s == session => Outcome::Granted(*token),
+                        Some(_) => return None,
+                        None => {
+                            self.held.push((key, session, index));
+                            Outcome::Granted(index)
+                        }
+                    }
+                }
+                Command::Release {
+                    key,
+                    session,
+                    token,
+                } => {
+                    let before = self.held.len();
+                    self.held
+                        .retain(|hold| *hold != (key.clone(), session, token));
+                    if self.held.len() < before {
+                        Outcome::Done
+                    } else {
+                        Outcome::NotHolder
+                    }
+                }
+                Command::Add { .. } => Outcome::Written(index),
+                Command::GenerateId => Outcome::Id(index),
+            })
+        }
+    }
+
+    fn key() -> impl Strategy<Value = String> {
+        prop::sample::select(vec!["a", "b"]).prop_map(str::to_owned)
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        prop::sample::select(vec![Value::Null, 1.into(), "x".into()])
+    }
+
+    /// Commands that meet each other: few keys, sessions from the first dozens of indexes.
+    fn command() -> impl Strategy<Value = Command> {
+        let id = 1..40u64;
+        prop_oneof![
+            (key(), value()).prop_map(|(key, value)| Command::Put { key, value }),
+            (key(), value(), value()).prop_map(|(key, old, new)| Command::Cas { key, old, new }),
+            (1..9u64).prop_map(|ttl_ms| Command::Open { ttl_ms }),
+            (1..9u64).prop_map(|ttl_ms| Command::Open { ttl_ms }),
+            id.clone().prop_map(|session| Command::Renew { session }),
+            id.clone().prop_map(|session| Command::Close { session }),
+            (id.clone(), 0..3u64).prop_map(|(session, generation)| Command::Expire {
+                session,
+                generation
+            }),
+            (key(), id.clone()).prop_map(|(key, session)| Command::Acquire {
+                key,
+                session,
+                value: Value::Null,
+                minted: None
+            }),
+            (key(), id.clone(), id).prop_map(|(key, session, token)| Command::Release {
+                key,
+                session,
+                token
+            }),
+            (key(), value()).prop_map(|(key, v)| Command::Add { key, v }),
+            Just(Command::GenerateId),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_machine_does_what_the_model_does(
+            commands in prop::collection::vec(command(), 1..80),
+            restart in any::<prop::sample::Index>(),
+        ) {
+            let (mut machine, mut model) = (Machine::default(), Model::default());
+            let restart = restart.index(commands.len());
+            let mut last_token = 0;
+            for (at, command) in commands.into_iter().enumerate() {
+                let index = at as u64 + 1;
+                if at == restart {
+                    // A snapshot and its restoration change nothing.
+                    let bytes = serde_json::to_vec(&machine).unwrap();
+                    machine = serde_json::from_slice(&bytes).unwrap();
+                }
+                let grants = matches!(command, Command::Acquire { .. });
+                let outcome = machine.apply(index, command.clone());
+                match model.apply(index, command) {
+                    Some(expected) => prop_assert_eq!(&outcome, &expected),
+                    None => prop_assert!(matches!(outcome, Outcome::Held(_))),
+                }
+                if let (true, Outcome::Granted(token)) = (grants, outcome)
+                    && token == index
+                {
+                    prop_assert!(token > last_token);
+                    last_token = token;
+                }
+                let live: Vec<u64> = machine.sessions().keys().copied().collect();
+                prop_assert_eq!(live, model.sessions.iter().map(|s| s.0).collect::<Vec<_>>());
+                for key in ["a", "b"] {
+                    prop_assert_eq!(machine.get(key).value, model.value(key));
+                    let holder = machine.holder(key).map(|h| (key.to_owned(), h.session, h.token));
+                    let expected = model.held.iter().find(|(k, ..)| k == key).cloned();
+                    prop_assert_eq!(holder, expected);
+                }
+            }
+            for from in 0..=machine.applied() + 1 {
+                let events = machine.events_from(Some("a"), from).unwrap();
+                let events = events.into_iter().map(|e| (e.revision, e.key, e.value));
+                let expected = model.writes.iter().filter(|(r, k, _)| *r >= from && k == "a");
+                prop_assert_eq!(events.collect::<Vec<_>>(), expected.cloned().collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn an_expiry_is_void_after_a_renewal() {
+        let mut machine = Machine::default();
+        machine.apply(1, Command::Open { ttl_ms: 5 });
+        machine.apply(2, Command::Renew { session: 1 });
+        let late = Command::Expire {
+            session: 1,
+            generation: 0,
+        };
+        assert_eq!(machine.apply(3, late), Outcome::Void);
+        let due = Command::Expire {
+            session: 1,
+            generation: 1,
+        };
+        assert_eq!(machine.apply(4, due), Outcome::Done);
+        assert_eq!(
+            machine.apply(5, Command::Renew { session: 1 }),
+            Outcome::NoSession
+        );
+    }
+
+    #[test]
+    fn forgotten_events_are_not_passed_over_in_silence() {
+        let mut machine = Machine::default();
+        let writes = EVENTS_KEPT as u64 + 10;
+        for index in 1..=writes {
+            machine.apply(
+                index,
+                Command::Put {
+                    key: "a".to_owned(),
+                    value: index.into(),
+                },
+            );
+        }
+        assert_eq!(machine.events_from(None, 10), Err(11));
+        assert_eq!(machine.events_from(None, 0), Err(11));
+        assert_eq!(machine.events_from(None, 11).unwrap().len(), EVENTS_KEPT);
+    }
+}

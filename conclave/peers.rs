@@ -10,7 +10,7 @@
 //! message:     length u32 | eraftpb.Message          (integers are little-endian)
 //! ```
 
-use crate::node::Input;
+use crate::handle::Input;
 use nix::sys::socket::{setsockopt, sockopt::TcpUserTimeout};
 use protobuf::Message as _;
 use raft::eraftpb::{Message, MessageType};

@@ -2,8 +2,8 @@
 //! machine, and what came of it into an answer.
 
 use crate::api::*;
+use crate::handle::Handle;
 use crate::machine::{Command, Machine, Outcome};
-use crate::node::Handle;
 use crate::pending::Refusal;
 use crate::web::{Answer, Call, Failure, Service, line, ok, stream};
 use bytes::Bytes;

@@ -2,7 +2,8 @@
 
 use crate::Error;
 use crate::faults::Switches;
-use crate::node::{Config, Input, Node};
+use crate::handle::Input;
+use crate::node::{Config, Node};
 use crate::peers::{self, Terms};
 use crate::routes::Routes;
 use crate::{trace, web};

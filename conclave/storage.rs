@@ -399,3 +399,233 @@ impl Records {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entry(index: u64, term: u64) -> Entry {
+        let data = format!("{index} at {term}").into_bytes().into();
+        Entry {
+            index,
+            term,
+            data,
+            ..Entry::default()
+        }
+    }
+
+    fn hard(term: u64, vote: u64, commit: u64) -> HardState {
+        HardState {
+            term,
+            vote,
+            commit,
+            ..HardState::default()
+        }
+    }
+
+    fn snapshot(index: u64, term: u64) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        snapshot.mut_metadata().index = index;
+        snapshot.mut_metadata().term = term;
+        snapshot.data = b"state".to_vec().into();
+        snapshot
+    }
+
+    fn open(directory: &Path) -> Opened {
+        DiskLog::open(directory, vec![1, 2, 3], Switches::default()).unwrap()
+    }
+
+    fn all(log: &DiskLog) -> Vec<(u64, u64)> {
+        log.entries
+            .iter()
+            .map(|entry| (entry.index, entry.term))
+            .collect()
+    }
+
+    /// Copies the files of a log, cutting `name` to `length` bytes, as a crash might leave them.
+    fn crashed(from: &Path, name: &str, length: usize) -> tempfile::TempDir {
+        let copy = tempfile::tempdir().unwrap();
+        for file in fs::read_dir(from).unwrap().map(Result::unwrap) {
+            let mut bytes = fs::read(file.path()).unwrap();
+            if file.file_name() == name {
+                bytes.truncate(length);
+            }
+            fs::write(copy.path().join(file.file_name()), bytes).unwrap();
+        }
+        copy
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// Entries from this far before the end on, so many, in a new term or not.
+        Append {
+            back: u64,
+            count: u64,
+            newer: bool,
+        },
+        Vote,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => (0..3u64, 1..4u64, any::<bool>())
+                .prop_map(|(back, count, newer)| Step::Append { back, count, newer }),
+            1 => Just(Step::Vote),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(6))]
+
+        #[test]
+        fn a_log_torn_at_any_byte_is_as_it_was_after_a_whole_append(
+            steps in prop::collection::vec(step(), 1..5),
+        ) {
+            let directory = tempfile::tempdir().unwrap();
+            let mut log = open(directory.path()).log;
+            let path = directory.path().join("log");
+            let length = || fs::metadata(&path).unwrap().len() as usize;
+            let mut states = vec![(length(), all(&log), log.hard.clone())];
+            let mut term = 1;
+            for step in steps {
+                match step {
+                    Step::Append { back, count, newer } => {
+                        term += u64::from(newer);
+                        let first = log.last().saturating_sub(back).max(1);
+                        let entries: Vec<_> = (first..first + count).map(|i| entry(i, term)).collect();
+                        log.append(&entries, Some(&hard(term, 0, 0))).unwrap();
+                    }
+                    Step::Vote => {
+                        term += 1;
+                        log.append(&[], Some(&hard(term, 2, 0))).unwrap();
+                    }
+                }
+                states.push((length(), all(&log), log.hard.clone()));
+            }
+            for cut in states[0].0..=length() {
+                let copy = crashed(directory.path(), "log", cut);
+                let found = open(copy.path()).log;
+                let (_, entries, hard) = states.iter().rfind(|(end, ..)| *end <= cut).unwrap();
+                prop_assert_eq!(&all(&found), entries);
+                prop_assert_eq!(&found.hard, hard);
+            }
+        }
+    }
+
+    /// A log of 5,000 entries, and the same after its compaction at 4,500.
+    fn compacted(directory: &Path) -> (Vec<u8>, DiskLog) {
+        let mut log = open(directory).log;
+        let entries: Vec<_> = (1..=5000).map(|index| entry(index, 1)).collect();
+        log.append(&entries, Some(&hard(1, 3, 4800))).unwrap();
+        let before = fs::read(directory.join("log")).unwrap();
+        let staged = stage_snapshot(directory, &snapshot(4500, 1), Sync::Always).unwrap();
+        log.compact(4500, staged).unwrap();
+        (before, log)
+    }
+
+    #[test]
+    fn compaction_keeps_a_tail_and_survives_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let (before, mut log) = compacted(directory.path());
+        assert_eq!(
+            (log.first_index().unwrap(), log.last_index().unwrap()),
+            (2501, 5000)
+        );
+        assert_eq!(log.term(2500).unwrap(), 1);
+        assert!(log.term(2499).is_err());
+        assert!(fs::metadata(directory.path().join("log")).unwrap().len() < before.len() as u64);
+        log.append(&[entry(5001, 2)], None).unwrap();
+        let expected = (all(&log), log.hard.clone());
+        drop(log);
+        let opened = open(directory.path());
+        assert_eq!((all(&opened.log), opened.log.hard.clone()), expected);
+        assert_eq!(opened.snapshot.unwrap().get_metadata().index, 4500);
+    }
+
+    #[test]
+    fn a_crash_between_snapshot_and_log_loses_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let (before, log) = compacted(directory.path());
+        drop(log);
+        // The snapshot has its name, the shorter log has not.
+        fs::write(directory.path().join("log"), before).unwrap();
+        fs::write(directory.path().join("log.new"), "half of a lo").unwrap();
+        fs::write(directory.path().join("snapshot.4700"), "half of a snaps").unwrap();
+        let opened = open(directory.path());
+        assert_eq!(opened.log.last_index().unwrap(), 5000);
+        assert_eq!(opened.log.hard, hard(1, 3, 4800));
+        assert_eq!(opened.log.snapshot_index(), 4500);
+        assert!(!directory.path().join("log.new").exists());
+        assert!(!directory.path().join("snapshot.4700").exists());
+    }
+
+    #[test]
+    fn the_leaders_snapshot_takes_the_place_of_the_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut log = open(directory.path()).log;
+        log.append(&[entry(1, 1), entry(2, 1)], Some(&hard(1, 0, 1)))
+            .unwrap();
+        let before = fs::read(directory.path().join("log")).unwrap();
+        log.install(&snapshot(50, 3), Some(&hard(3, 0, 50)))
+            .unwrap();
+        log.append(&[entry(51, 3)], None).unwrap();
+        drop(log);
+        let log = open(directory.path()).log;
+        assert_eq!(
+            (all(&log), log.hard.clone()),
+            (vec![(51, 3)], hard(3, 0, 50))
+        );
+        drop(log);
+        // A crash before the log was replaced: what the old one held is contained in the snapshot.
+        fs::write(directory.path().join("log"), before).unwrap();
+        let log = open(directory.path()).log;
+        assert_eq!((all(&log), log.hard.clone()), (vec![], hard(1, 0, 50)));
+        assert_eq!(
+            (log.first_index().unwrap(), log.last_index().unwrap()),
+            (51, 50)
+        );
+        assert_eq!(log.term(50).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_damaged_snapshot_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(compacted(directory.path()));
+        let path = directory.path().join("snapshot");
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let refused = DiskLog::open(directory.path(), vec![1], Switches::default());
+        assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_directory_has_one_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let _first = open(directory.path());
+        let second = DiskLog::open(directory.path(), vec![1], Switches::default());
+        assert!(matches!(second, Err(Error::InUse(_))), "{second:?}");
+    }
+
+    #[test]
+    fn switches_forget_the_vote_and_do_not_sync() {
+        let directory = tempfile::tempdir().unwrap();
+        open(directory.path())
+            .log
+            .append(&[entry(1, 7)], Some(&hard(7, 2, 1)))
+            .unwrap();
+        let switches = Switches {
+            forget_vote: true,
+            no_fsync: true,
+            ..Switches::default()
+        };
+        let log = DiskLog::open(directory.path(), vec![1], switches)
+            .unwrap()
+            .log;
+        assert_eq!((all(&log), log.hard.clone()), (vec![(1, 7)], hard(0, 0, 1)));
+        assert_eq!(log.sync(), Sync::Never);
+        drop(log);
+        assert_eq!(open(directory.path()).log.hard, hard(7, 2, 1));
+    }
+}
