@@ -16,6 +16,7 @@
 
 pub mod agent;
 mod backend;
+mod capabilities;
 mod channel;
 pub mod clock;
 mod cluster;
@@ -33,6 +34,7 @@ mod switch;
 
 use std::process::ExitCode;
 
+pub use capabilities::{Capability, capabilities};
 pub use channel::{PipeReader, PipeWriter};
 pub use cluster::{Cluster, ClusterSpec, Events, create};
 pub use error::{Error, Refusal, RefusalKind};

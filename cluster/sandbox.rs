@@ -34,6 +34,7 @@ use nix::sys::socket::{MsgFlags, recv};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, execv, fork, getegid, geteuid, getppid, pipe2, setsid};
 
+use crate::capabilities;
 use crate::error::{Refusal, RefusalKind};
 use crate::frame::Frame;
 use crate::local::node_addr;
@@ -47,9 +48,9 @@ use crate::switch::{Switch, node_mac, port_mac};
 pub const SUBCOMMAND: &str = "sandbox";
 
 /// A failed step: what was being done, and what the kernel said.
-type Step<T> = Result<T, String>;
+pub(crate) type Step<T> = Result<T, String>;
 
-fn step<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> Step<T> {
+pub(crate) fn step<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> Step<T> {
     result.map_err(|error| format!("cannot {what}: {error}"))
 }
 
@@ -62,6 +63,9 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
 #[must_use]
 pub fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(2).collect();
+    if args == [capabilities::PROBE] {
+        return capabilities::probe();
+    }
     let [control, controller, _dir] = &args[..] else {
         eprintln!("schism sandbox is started by schism itself");
         return ExitCode::from(2);
@@ -143,8 +147,9 @@ fn close_inherited() {
     unsafe { libc::close_range(3, u32::MAX, 0) };
 }
 
-/// Leaves the machine's namespaces. An ordinary user first becomes root of a user namespace.
-fn enter_namespaces() -> Step<()> {
+/// Leaves the machine's namespaces. An ordinary user first becomes root of a user namespace; says
+/// whether that was so.
+pub(crate) fn enter_namespaces() -> Step<bool> {
     let flags = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWPID
@@ -153,9 +158,16 @@ fn enter_namespaces() -> Step<()> {
         match unshare(flags) {
             // Root without the capability, as in a container: it may still be let into its own.
             Err(Errno::EPERM) => {}
-            result => return step("make namespaces", result),
+            result => return step("make namespaces", result).map(|()| false),
         }
     }
+    enter_user_namespace()?;
+    step("make namespaces", unshare(flags))?;
+    Ok(true)
+}
+
+/// Becomes root of a user namespace in which nobody else exists.
+pub(crate) fn enter_user_namespace() -> Step<()> {
     let (uid, gid) = (geteuid(), getegid());
     step("make a user namespace", unshare(CloneFlags::CLONE_NEWUSER))?;
     step("deny setgroups", fs::write("/proc/self/setgroups", "deny"))?;
@@ -166,8 +178,7 @@ fn enter_namespaces() -> Step<()> {
     step(
         "map the group",
         fs::write("/proc/self/gid_map", format!("0 {gid} 1\n")),
-    )?;
-    step("make namespaces", unshare(flags))
+    )
 }
 
 /// Pid 1: sets everything up as told, then supervises and switches until told to end.
@@ -201,14 +212,19 @@ fn init(control: i32) -> Step<()> {
     supervise(&control, input, switch, &pids)
 }
 
-/// What all nodes share: their own view of mounts and processes, and each other's names.
-fn prepare(setup: &Setup) -> Step<()> {
+/// Makes this process's view of mounts and processes its own.
+pub(crate) fn separate_mounts() -> Step<()> {
     // Slave rather than private: what the machine unmounts disappears here too, and nothing that is
     // mounted here is seen outside.
     let none: Option<&str> = None;
     let slave = MsFlags::MS_SLAVE | MsFlags::MS_REC;
     step("separate the mounts", mount(none, "/", none, slave, none))?;
-    mount_proc()?;
+    mount_proc()
+}
+
+/// What all nodes share: their own view of mounts and processes, and each other's names.
+fn prepare(setup: &Setup) -> Step<()> {
+    separate_mounts()?;
     // Frames are for the nodes: the kernel itself must not talk on the sandbox's ends.
     quiet_ipv6("default")?;
     let dir = setup
@@ -224,7 +240,7 @@ fn prepare(setup: &Setup) -> Step<()> {
         }
         let file = dir.join("hosts");
         step("write the nodes' hosts file", fs::write(&file, hosts))?;
-        let bind = MsFlags::MS_BIND;
+        let (none, bind): (Option<&str>, _) = (None, MsFlags::MS_BIND);
         step(
             "bind the hosts file",
             mount(Some(&file), "/etc/hosts", none, bind, none),

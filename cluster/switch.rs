@@ -289,7 +289,7 @@ fn delay_ns(policy: &LinkPolicy, generator: &mut ChaCha8Rng) -> u64 {
 }
 
 /// Opens a packet socket on a device, with offload heads on every frame.
-fn open_port(device: &str) -> io::Result<OwnedFd> {
+pub(crate) fn open_port(device: &str) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers. Protocol 0 receives nothing until the socket is bound.
     let raw = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };

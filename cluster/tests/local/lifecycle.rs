@@ -248,6 +248,26 @@ pub(crate) async fn a_program_that_is_no_sandbox_is_refused() {
     assert!(matches!(wrong, Error::Sandbox { .. }), "{wrong}");
 }
 
+pub(crate) async fn capabilities_are_really_tried() {
+    let found = cluster::capabilities(None).await.expect("attempts");
+    let names: Vec<&str> = found.iter().map(|found| found.name.as_str()).collect();
+    assert_eq!(names.first(), Some(&"user-namespaces"));
+    assert_eq!(names.last(), Some(&"local-cluster"));
+    for capability in &found {
+        // These tests run clusters, so whatever a cluster needs must be found to work.
+        assert!(capability.works || capability.optional, "{capability:#?}");
+        assert_eq!(
+            capability.works,
+            capability.remedy.is_empty(),
+            "{capability:#?}"
+        );
+        println!(
+            "{}: {} ({})",
+            capability.name, capability.found, capability.tried
+        );
+    }
+}
+
 /// What [`controller`] prints when its cluster is up, and not before.
 const UP: &str = "up";
 

@@ -41,6 +41,7 @@ const TESTS: &[Test] = tests![
     lifecycle::nothing_is_left_after_destroy_or_drop,
     lifecycle::an_agent_that_dies_is_reported,
     lifecycle::a_program_that_is_no_sandbox_is_refused,
+    lifecycle::capabilities_are_really_tried,
     lifecycle::interrupts_do_not_reach_the_sandbox,
     lifecycle::nothing_is_left_after_sigkill,
 ];
