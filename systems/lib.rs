@@ -3,18 +3,35 @@
 //! A [`System`] is a description. It says which processes run on which node, with which files and
 //! arguments, how to see that they are ready and who they think leads, and which properties the
 //! system promises. It starts nothing itself: the controller does, through the nodes' agents. Its
-//! client side runs in another process, `schism client`, on a client node: see [`client`].
+//! client side runs in another process, `schism client`, on a client node: [`ClientProgram`] makes
+//! one worker's [`client::Client`], and [`run_client`] runs them.
 //!
-//! [`SYSTEMS`] is the list. To add a system, add its file and its line there.
+//! [`SYSTEMS`] is the list. To add a system, add its file and its line there. What the parts are:
+//! [`protocol`] is what the harness and any client program say to each other; [`client`] is what
+//! our own clients have in common, [`driver`] their main loop, [`http`] their connections, and
+//! [`holder`] the lock holders of all systems; [`vault`] describes the protected resource, and
+//! [`instant`] is a client without a system, to measure the harness with.
 
-use std::net::IpAddr;
+pub mod client;
+mod conclave;
+pub mod driver;
+pub mod holder;
+pub mod http;
+pub mod instant;
+pub mod protocol;
+pub mod vault;
+
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde_json::Value;
 use spec::{Param, Params};
 
+pub use crate::client::ClientProgram;
+pub use crate::driver::run_client;
+
 /// All systems, in the order in which they are listed.
-pub static SYSTEMS: &[&dyn System] = &[];
+pub static SYSTEMS: &[&dyn System] = &[&conclave::Conclave];
 
 /// The system with this name.
 pub fn find(name: &str) -> Option<&'static dyn System> {
@@ -22,10 +39,7 @@ pub fn find(name: &str) -> Option<&'static dyn System> {
 }
 
 /// A system under test.
-pub trait System: Sync {
-    /// Its name, as users write it.
-    fn name(&self) -> &'static str;
-
+pub trait System: ClientProgram {
     /// What it is and which versions were tried, in one sentence.
     fn about(&self) -> &'static str;
 
@@ -71,8 +85,14 @@ pub trait System: Sync {
     /// The request that shows who leads, as this node sees it.
     fn leader_probe(&self, server: &Server) -> Probe;
 
-    /// What the answer to [`System::leader_probe`] says.
-    fn leadership(&self, cluster: &[Server], status: u16, body: &[u8]) -> Leadership;
+    /// What the answer to [`System::leader_probe`] says; `None` if it says nothing that can be
+    /// read.
+    fn leadership(&self, cluster: &[Server], status: u16, body: &[u8]) -> Option<Leadership>;
+}
+
+/// The address of a port of a server node.
+fn http_addr(server: &Server, port: u16) -> String {
+    SocketAddr::new(server.addr, port).to_string()
 }
 
 /// A server node of the cluster under test.
@@ -117,8 +137,11 @@ pub struct Probe {
 pub struct Leadership {
     /// The leader's node name, if the node knows one.
     pub leader: Option<String>,
-    /// The term, if the node says one that can be trusted.
+    /// The term in which that node leads, if the node says one that can be trusted.
     pub term: Option<u64>,
+    /// The term of the last log entry that the node applied, where that is all that it says. It
+    /// lags behind the leader's term, so that two leaders may show the same one without harm.
+    pub applied_term: Option<u64>,
 }
 
 /// How long a system takes to notice that something is gone, and to repair it.
@@ -143,11 +166,37 @@ impl Service {
 impl Leadership {
     /// The value of the observer's `leader` event.
     pub fn to_value(&self) -> Value {
-        serde_json::json!({ "leader": self.leader, "term": self.term })
+        let mut value = serde_json::json!({ "leader": self.leader, "term": self.term });
+        if let Some(term) = self.applied_term {
+            value["applied_term"] = Value::from(term);
+        }
+        value
     }
 }
 
-/// Why a system cannot be tested here.
+impl Probe {
+    /// A `GET`.
+    pub fn get(addr: String, path: &str) -> Probe {
+        Probe {
+            method: "GET",
+            addr,
+            path: path.to_owned(),
+            body: Vec::new(),
+        }
+    }
+
+    /// A `POST` of a JSON text.
+    pub fn post(addr: String, path: &str, body: &str) -> Probe {
+        Probe {
+            method: "POST",
+            addr,
+            path: path.to_owned(),
+            body: body.as_bytes().to_vec(),
+        }
+    }
+}
+
+/// Why a system cannot be tested here, or why its client had to give up.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program that it needs is not installed.
@@ -161,4 +210,20 @@ pub enum Error {
     /// The parameters contradict each other or the cluster.
     #[error("{0}")]
     Unsupported(String),
+    /// A line that the protocol does not allow.
+    #[error(transparent)]
+    Protocol(protocol::Malformed),
+    /// A client program cannot go on.
+    #[error("{0}")]
+    Client(String),
+}
+
+impl Error {
+    /// A workload that the client of a system cannot do.
+    fn workload(system: &dyn System, workload: &str) -> Error {
+        let (name, known) = (system.name(), system.workloads().join(", "));
+        Error::Unsupported(format!(
+            "{name} has no client for the workload `{workload}` (it has {known})"
+        ))
+    }
 }
