@@ -4,45 +4,46 @@
 //! and verified healed, and each step leaves its evidence in the ledger. A nemesis never knows
 //! which system it hurts: it asks for a target ("the leader", "a minority", "the link n1 -> n3")
 //! through [`Targets`]. [`FAULTS`] is the list. To add a fault, add its file and its line there.
+//!
+//! The way of a plan: `plan.rs` checks what was written ([`RawFault`]) or `random.rs` draws it,
+//! `capability.rs` refuses what the cluster cannot do, `engine.rs` runs it through [`ClusterAccess`].
 
-use async_trait::async_trait;
-use spec::Param;
+mod access;
+mod capability;
+mod claims;
+mod docs;
+mod engine;
+mod error;
+mod event;
+mod fault;
+mod faults;
+mod installed;
+mod ledger;
+mod links;
+mod live;
+mod majority;
+mod plan;
+mod probe;
+mod processes;
+mod random;
+mod resolve;
+mod shapes;
+mod site;
+mod stream;
+mod target;
 
-/// All faults, in the order in which they are listed.
-pub static FAULTS: &[&dyn Fault] = &[];
-
-/// The fault with this name.
-pub fn find(name: &str) -> Option<&'static dyn Fault> {
-    FAULTS.iter().copied().find(|fault| fault.name() == name)
-}
-
-/// One kind of harm. How it is done is the matter of its file.
-pub trait Fault: Sync {
-    /// Its name, as users write it.
-    fn name(&self) -> &'static str;
-
-    /// What it does, in one sentence.
-    fn about(&self) -> &'static str;
-
-    /// The parameters that a plan may give it.
-    fn params(&self) -> &'static [Param];
-}
-
-/// Finds the nodes that a target names, at the moment when the fault strikes.
-#[async_trait]
-pub trait Targets: Send + Sync {
-    /// The server nodes.
-    fn servers(&self) -> Vec<String>;
-
-    /// The client nodes.
-    fn clients(&self) -> Vec<String>;
-
-    /// The server that leads, as most nodes see it now.
-    async fn leader(&self) -> Option<String>;
-
-    /// The client node whose process holds the lock now.
-    async fn holder(&self) -> Option<String>;
-
-    /// The processes on a node that a fault may hit: names of its services or client programs.
-    fn processes(&self, node: &str) -> Vec<String>;
-}
+pub use access::{ClusterAccess, DropCounts, Targets};
+pub use capability::{Capabilities, Capability, Lack, Refused, refuse};
+pub use docs::markdown;
+pub use engine::{Finished, Nemesis};
+pub use error::Error;
+pub use event::{NemesisEvent, Phase};
+pub use fault::{Evidence, Fault, Harm, Proof, Strike};
+pub use faults::{COMMON, FAULTS, find};
+pub use installed::Unhealed;
+pub use ledger::{Entry, FaultOutcome, Ledger, Step, read_ledger};
+pub use live::{OnCluster, Restart};
+pub use plan::{Plan, PlannedFault, RawFault, Timing};
+pub use random::{Choices, random};
+pub use site::{Clock, OnEvent};
+pub use target::{Roster, TargetKind};
