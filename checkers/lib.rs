@@ -4,9 +4,38 @@
 //! `valid`, `invalid` with a counterexample, or `unknown` with a reason; running out of budget is
 //! `unknown`, never `valid`. [`CHECKERS`] is the list that the command line and the docs show; to
 //! add a checker, add its file and its line there.
+//!
+//! What several checkers need is read off the history by [`holds`] (locks and leases), [`faults`]
+//! and [`observations`] (who leads); [`words`] is how a counterexample is told.
 
 mod budget;
+pub mod docs;
+mod faults;
+mod holds;
+mod ident;
+mod intervals;
+mod observations;
+#[cfg(test)]
+mod script;
+mod shrink;
 mod verdict;
+mod words;
+
+mod availability;
+mod convergence;
+mod coverage;
+mod election_churn;
+mod job_once;
+mod lease_early;
+mod lease_stuck;
+mod linearizable;
+mod loss_notice;
+mod lost_writes;
+mod mutual_exclusion;
+mod split_brain;
+mod stale_writes;
+mod unique_ids;
+mod watch;
 
 use history::History;
 
@@ -34,12 +63,32 @@ pub trait Checker: Sync {
         &[]
     }
 
+    /// What it counts, each with what is counted; a name that ends in `:NODE` or `:FUNCTION`
+    /// stands for one count for each of them.
+    fn counts(&self) -> &'static [(&'static str, &'static str)];
+
     /// Judges a history.
     fn check(&self, history: &History, budget: &Budget) -> Checked;
 }
 
 /// All checkers, in the order in which they are listed.
-pub static CHECKERS: &[&dyn Checker] = &[];
+pub static CHECKERS: &[&dyn Checker] = &[
+    &split_brain::SplitBrain,
+    &stale_writes::StaleWrites,
+    &mutual_exclusion::MutualExclusion,
+    &lease_early::LeaseEarly,
+    &lease_stuck::LeaseStuck,
+    &loss_notice::LossNotice,
+    &linearizable::Linearizable,
+    &lost_writes::LostWrites,
+    &convergence::Convergence,
+    &watch::Watch,
+    &unique_ids::UniqueIds,
+    &job_once::JobOnce,
+    &availability::Availability,
+    &election_churn::ElectionChurn,
+    &coverage::Coverage,
+];
 
 /// The checker with this name or alias.
 pub fn find(name: &str) -> Option<&'static dyn Checker> {

@@ -1,0 +1,365 @@
+//! What each checker costs: milliseconds for a million events, on histories made for it.
+//!
+//! `cargo bench -p checkers`, or with a name to run only the checkers that contain it. Building
+//! the histories is not measured.
+
+use checkers::{Budget, CHECKERS, find};
+use history::clock::Clock;
+use history::{Event, Header, History, HistoryBuilder, Kind, Process};
+use serde_json::{Value, json};
+
+const EVENTS: u64 = 1_000_000;
+
+fn main() {
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"))
+        .collect();
+    let is_wanted =
+        |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
+    println!(
+        "{:<18} {:<28} {:>9} {:>12}  verdict",
+        "checker", "history", "events", "ms/M events"
+    );
+    for (title, history, names) in histories() {
+        for name in names.iter().filter(|name| is_wanted(name)) {
+            measure(name, title, &history);
+        }
+    }
+    for checker in CHECKERS {
+        let judged = histories_of(checker.name());
+        assert!(judged > 0, "{} is not measured", checker.name());
+    }
+}
+
+fn measure(name: &str, title: &str, history: &History) {
+    let checker = find(name).expect("a checker of this name");
+    let clock = Clock::start();
+    let found = checkers::run(checker, history, &Budget::unlimited());
+    let ms = clock.now() as f64 / 1e6;
+    let per_million = ms * 1e6 / history.len() as f64;
+    println!(
+        "{name:<18} {title:<28} {:>9} {per_million:>12.1}  {}",
+        history.len(),
+        found.verdict.describe()
+    );
+}
+
+type Made = (&'static str, fn() -> History, &'static [&'static str]);
+
+const LOCKS: &[&str] = &[
+    "split-brain",
+    "stale-writes",
+    "mutual-exclusion",
+    "lease-early",
+    "lease-stuck",
+    "loss-notice",
+    "availability",
+    "coverage",
+];
+
+const MADE: &[Made] = &[
+    ("lock, one key", || locks(1), LOCKS),
+    ("lock, 10000 keys", || locks(10_000), LOCKS),
+    (
+        "register, unique writes",
+        || register(false, 20, u64::MAX, 1),
+        &["linearizable"],
+    ),
+    (
+        "register, 5 values, 5 clients",
+        || register(true, 5, 5, 1),
+        &["linearizable"],
+    ),
+    (
+        "cas, 1000 keys, 20 clients",
+        || register(true, 20, 5, 1_000),
+        &["linearizable"],
+    ),
+    ("set, 3 final reads", set, &["lost-writes", "convergence"]),
+    (
+        "registers, 3 final reads",
+        registers_at_end,
+        &["lost-writes", "convergence"],
+    ),
+    ("ids", || calls("generate"), &["unique-ids"]),
+    ("jobs", || calls("run"), &["job-once"]),
+    ("watch", watch, &["watch"]),
+    (
+        "observations",
+        observations,
+        &["split-brain", "election-churn", "availability"],
+    ),
+];
+
+fn histories() -> impl Iterator<Item = (&'static str, History, &'static [&'static str])> {
+    MADE.iter()
+        .map(|&(title, make, names)| (title, make(), names))
+}
+
+fn histories_of(checker: &str) -> usize {
+    MADE.iter()
+        .filter(|(_, _, names)| names.contains(&checker))
+        .count()
+}
+
+/// Pushes events with a clock that goes on by a microsecond each.
+struct Maker {
+    builder: HistoryBuilder,
+    time: u64,
+    random: u64,
+}
+
+impl Maker {
+    fn new(workload: &str, params: Value) -> Maker {
+        let mut header = Header::new(workload, &[]);
+        header.params = params.as_object().cloned().unwrap_or_default();
+        Maker {
+            builder: HistoryBuilder::new(header),
+            time: 0,
+            random: 7,
+        }
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.random >> 33) % limit
+    }
+
+    fn push(&mut self, process: Process, kind: Kind, f: &str, key: Option<u64>, value: Value) {
+        self.push_at(None, process, kind, f, key, value);
+    }
+
+    fn push_at(
+        &mut self,
+        node: Option<&str>,
+        process: Process,
+        kind: Kind,
+        f: &str,
+        key: Option<u64>,
+        value: Value,
+    ) {
+        self.time += 1_000;
+        let mut event = Event::new(self.time, process, kind, f, value);
+        event.key = key.map(Value::from);
+        event.node = node.map(str::to_owned);
+        self.builder.push(&event).expect("a consistent history");
+    }
+
+    fn call(&mut self, process: u64, f: &str, key: Option<u64>, input: Value, output: Value) {
+        self.push(Process::Number(process), Kind::Invoke, f, key, input);
+        self.push(Process::Number(process), Kind::Ok, f, key, output);
+    }
+
+    fn finish(self) -> History {
+        self.builder.finish()
+    }
+}
+
+fn locks(keys: u64) -> History {
+    let mut maker = Maker::new("lock", json!({"ttl_ms": 1000, "bound_ms": 5000}));
+    for round in 0..EVENTS / 12 {
+        let (key, process) = (round % keys, round % 97);
+        let token = json!({"token": round + 1});
+        let put = json!({"v": round, "token": round + 1});
+        maker.call(
+            process,
+            "acquire",
+            Some(key),
+            json!({"ttl_ms": 1000}),
+            token,
+        );
+        maker.call(
+            process + 100,
+            "acquire",
+            Some(key),
+            Value::Null,
+            json!({"token": null}),
+        );
+        maker.call(
+            process,
+            "renew",
+            Some(key),
+            json!({"ttl_ms": 1000}),
+            Value::Null,
+        );
+        maker.call(
+            process,
+            "put",
+            Some(key),
+            put.clone(),
+            json!({"v": round, "token": round + 1, "seq": round}),
+        );
+        maker.call(process, "act", Some(key), Value::Null, Value::Null);
+        maker.call(process, "release", Some(key), Value::Null, Value::Null);
+    }
+    maker.finish()
+}
+
+/// An open operation: function, key, argument, and its answer if it has taken effect.
+type Open = (&'static str, u64, Value, Option<Value>);
+
+/// A perfect register under concurrent clients: each operation takes effect at its completion or
+/// its invocation, at random.
+fn register(cas: bool, clients: u64, values: u64, keys: u64) -> History {
+    let mut maker = Maker::new("register", Value::Null);
+    let mut state = vec![Value::Null; keys as usize];
+    let mut open: Vec<Option<Open>> = vec![None; clients as usize];
+    let mut written = 0;
+    for _ in 0..EVENTS {
+        let client = maker.below(clients);
+        let process = Process::Number(client);
+        if let Some((f, key, input, early)) = open[client as usize].take() {
+            let output = early.or_else(|| apply(f, &mut state[key as usize], &input));
+            match output {
+                Some(output) => maker.push(process, Kind::Ok, f, Some(key), output),
+                None => maker.push(process, Kind::Fail, f, Some(key), input),
+            }
+            continue;
+        }
+        let key = maker.below(keys);
+        let mut value = || {
+            written += 1;
+            if values == u64::MAX {
+                Value::from(written)
+            } else {
+                Value::from(maker.below(values))
+            }
+        };
+        let pick = value().as_u64().unwrap_or(0) % 3;
+        let (f, input) = match pick {
+            0 => ("read", Value::Null),
+            1 if cas => ("cas", json!([value(), value()])),
+            _ => ("write", value()),
+        };
+        maker.push(process, Kind::Invoke, f, Some(key), input.clone());
+        let early = if maker.below(2) == 0 {
+            apply(f, &mut state[key as usize], &input)
+        } else {
+            None
+        };
+        open[client as usize] = Some((f, key, input, early));
+    }
+    maker.finish()
+}
+
+fn apply(f: &str, state: &mut Value, input: &Value) -> Option<Value> {
+    match f {
+        "read" => return Some(state.clone()),
+        "write" => *state = input.clone(),
+        _ if input[0] == *state => *state = input[1].clone(),
+        _ => return None,
+    }
+    Some(input.clone())
+}
+
+fn set() -> History {
+    let mut maker = Maker::new("set", Value::Null);
+    for value in 0..EVENTS / 2 {
+        maker.call(value % 50, "add", None, json!(value), json!(value));
+    }
+    let all: Value = (0..EVENTS / 2).collect();
+    for node in ["n1", "n2", "n3"] {
+        maker.push_at(
+            Some(node),
+            Process::Number(99),
+            Kind::Invoke,
+            "final-read",
+            None,
+            Value::Null,
+        );
+        maker.push_at(
+            Some(node),
+            Process::Number(99),
+            Kind::Ok,
+            "final-read",
+            None,
+            all.clone(),
+        );
+    }
+    maker.finish()
+}
+
+fn registers_at_end() -> History {
+    let mut maker = Maker::new("register", Value::Null);
+    let keys = 1_000;
+    let rounds = EVENTS / 2 / keys;
+    for value in 0..rounds * keys {
+        maker.call(
+            value % 50,
+            "write",
+            Some(value % keys),
+            json!(value),
+            json!(value),
+        );
+    }
+    for node in ["n1", "n2", "n3"] {
+        for key in 0..keys {
+            let last = json!((rounds - 1) * keys + key);
+            maker.push_at(
+                Some(node),
+                Process::Number(99),
+                Kind::Invoke,
+                "final-read",
+                Some(key),
+                Value::Null,
+            );
+            maker.push_at(
+                Some(node),
+                Process::Number(99),
+                Kind::Ok,
+                "final-read",
+                Some(key),
+                last,
+            );
+        }
+    }
+    maker.finish()
+}
+
+fn calls(f: &str) -> History {
+    let mut maker = Maker::new("ids", Value::Null);
+    for id in 0..EVENTS / 2 {
+        maker.call(id % 50, f, Some(id % 7), json!(id), json!(id));
+    }
+    maker.finish()
+}
+
+fn watch() -> History {
+    let committed: Value = (0..EVENTS / 10).collect();
+    let mut maker = Maker::new("watch", json!({"committed_revisions": committed}));
+    for revision in 0..EVENTS / 10 {
+        for watcher in 0..10 {
+            maker.push(
+                Process::Number(watcher),
+                Kind::Info,
+                "event",
+                None,
+                json!({"revision": revision}),
+            );
+        }
+    }
+    maker.finish()
+}
+
+fn observations() -> History {
+    let mut maker = Maker::new("register", json!({"max_terms": 10, "bound_ms": 100_000}));
+    maker.call(1, "write", Some(0), json!(1), json!(1));
+    for look in 0..EVENTS {
+        let (node, term) = (["n1", "n2", "n3"][look as usize % 3], look / 300_000);
+        let leader = ["n1", "n2", "n3"][term as usize % 3];
+        maker.push_at(
+            Some(node),
+            Process::observer(),
+            Kind::Info,
+            "leader",
+            None,
+            json!({"leader": leader, "term": term}),
+        );
+    }
+    maker.call(1, "write", Some(0), json!(2), json!(2));
+    maker.finish()
+}

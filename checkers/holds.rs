@@ -1,0 +1,458 @@
+//! Holds of locks, leases and leaderships, as the clients' operations tell them.
+//!
+//! A hold begins where an `acquire` (or `lead`) was granted and ends where its holder released
+//! it, or learned that it is gone. What the service thinks meanwhile is not known; what is certain
+//! is that a lease lasts from the grant to `ttl` after the last acknowledged renewal was *asked
+//! for*, because the service cannot have begun to count before that.
+//!
+//! ```text
+//! acquire.invoke   acquire.ok         renew.invoke  renew.ok
+//!      |---------------|------------------|-----------|------------ ... -----|
+//!                      |<------------ certain ------------------------------>|
+//!                                         |<------- ttl of the renewal - drift
+//! ```
+
+use history::{EventRef, History, NONE, Op, Outcome, ValueRef};
+use rustc_hash::FxHashMap;
+
+use crate::faults::{Fates, faults};
+use crate::ident::integer_at;
+
+/// Functions that take a lock or a leadership.
+pub(crate) const ACQUIRES: &[&str] = &["acquire", "lead"];
+/// Functions that a resource guards by a token.
+pub(crate) const GUARDED: &[&str] = &["put", "delete", "act", "fence"];
+
+/// Why a hold ended, as its holder saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It asked for the release.
+    Released,
+    /// It said that the lock is lost.
+    Lost,
+    /// A renewal was refused because the lock is not held.
+    RenewRefused,
+    /// The resource refused its token.
+    TokenRefused,
+    /// It was granted the same lock once more.
+    Replaced,
+    /// It was killed.
+    Died,
+}
+
+/// A renewal that was acknowledged.
+#[derive(Clone, Copy)]
+pub(crate) struct Renewal<'h> {
+    pub(crate) op: Op<'h>,
+    pub(crate) ttl: Option<u64>,
+}
+
+/// One hold of one lock by one process.
+pub(crate) struct Hold<'h> {
+    /// The number of the lock's key, [`NONE`] for a history with one lock without a name.
+    pub(crate) key: u32,
+    /// The number of the process.
+    pub(crate) process: u32,
+    /// The request.
+    pub(crate) acquire: Op<'h>,
+    /// The grant.
+    pub(crate) granted: EventRef<'h>,
+    /// The fencing token.
+    pub(crate) token: Option<i128>,
+    /// The term, where a grant of a leadership tells one.
+    pub(crate) term: Option<i128>,
+    /// Time to live as granted or asked, nanoseconds; `None` if it does not expire.
+    pub(crate) ttl: Option<u64>,
+    /// Acknowledged renewals, in order.
+    pub(crate) renewals: Vec<Renewal<'h>>,
+    /// When the last attempt to renew that may have worked was over; `u64::MAX` if one never was.
+    pub(crate) last_attempt: u64,
+    /// Where and why it ended for its holder.
+    pub(crate) end: Option<(EventRef<'h>, End)>,
+    /// The last thing that the holder began to do as a holder, and that did not fail.
+    pub(crate) last_act: Option<Op<'h>>,
+}
+
+impl<'h> Hold<'h> {
+    /// When the lease ends at the earliest, given the last acknowledged renewal; `None` if it
+    /// does not expire.
+    pub(crate) fn deadline(&self, drift: Drift) -> Option<u64> {
+        self.deadline_after(self.renewals.last(), drift)
+    }
+
+    /// When the lease ends at the earliest if this was its last renewal.
+    pub(crate) fn deadline_after(
+        &self,
+        renewal: Option<&Renewal<'h>>,
+        drift: Drift,
+    ) -> Option<u64> {
+        let (from, ttl) = match renewal {
+            Some(renewal) => (renewal.op.start(), renewal.ttl?),
+            None => (self.acquire.start(), self.ttl?),
+        };
+        Some(from.saturating_add(ttl.saturating_sub(drift.of(ttl))))
+    }
+
+    /// When the lease has ended at the latest, if nobody renewed it: ttl and drift after the last
+    /// attempt that may have worked.
+    pub(crate) fn expired(&self, drift: Drift) -> Option<u64> {
+        let ttl = self
+            .renewals
+            .last()
+            .map_or(self.ttl, |renewal| renewal.ttl)?;
+        let from = self.last_attempt.max(self.granted.time());
+        Some(from.saturating_add(ttl).saturating_add(drift.of(ttl)))
+    }
+
+    /// When it ended for its holder; the end of time if it never did.
+    pub(crate) fn end_time(&self) -> u64 {
+        self.end.map_or(u64::MAX, |(event, _)| event.time())
+    }
+
+    /// The end of the time in which the holder certainly had the lock; it begins at the grant.
+    pub(crate) fn certain_end(&self, drift: Drift) -> u64 {
+        self.end_time()
+            .min(self.deadline(drift).unwrap_or(u64::MAX))
+    }
+}
+
+/// How far clocks and timers of holder and service may disagree over the time of one lease.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drift(Option<u64>);
+
+impl Drift {
+    /// What documents the header parameter.
+    pub(crate) const PARAM: (&'static str, &'static str) = (
+        "drift_ms",
+        "how far the clocks of holder and service may disagree over one lease; default: 5 % of its ttl",
+    );
+
+    /// The header's `drift_ms`.
+    pub(crate) fn of_header(history: &History) -> Drift {
+        Drift(history.header.param_ms("drift_ms"))
+    }
+
+    fn of(self, ttl: u64) -> u64 {
+        self.0.unwrap_or(ttl / 20)
+    }
+}
+
+/// All holds of a history, in the order of their grants, and what belongs to none.
+pub(crate) struct Holds<'h> {
+    pub(crate) holds: Vec<Hold<'h>>,
+    /// Releases that were acknowledged to a process that held nothing.
+    pub(crate) releases_not_owned: u64,
+    /// What was done to the processes.
+    pub(crate) fates: Fates,
+}
+
+impl<'h> Holds<'h> {
+    /// Reads the holds off a history: one pass.
+    pub(crate) fn of(history: &'h History) -> Holds<'h> {
+        let faults = faults(history);
+        let mut reader = Reader {
+            ttl_default: history.header.param_ms("ttl_ms"),
+            holds: Vec::new(),
+            open: FxHashMap::default(),
+            latest: FxHashMap::default(),
+            by_token: FxHashMap::default(),
+            open_of_process: FxHashMap::default(),
+            releases_not_owned: 0,
+        };
+        let fates = Fates::of(history, &faults);
+        let mut kills = fates.kills.iter().peekable();
+        for event in history.events() {
+            while let Some(&&(at, process)) = kills.peek()
+                && at <= event.index()
+            {
+                reader.end_all(process, history.event(at), End::Died);
+                kills.next();
+            }
+            reader.read(event);
+        }
+        Holds {
+            holds: reader.holds,
+            releases_not_owned: reader.releases_not_owned,
+            fates,
+        }
+    }
+
+    /// The indices of the holds of each key, keys in order of first grant, holds in order of
+    /// their grants.
+    pub(crate) fn by_key(&self) -> Vec<Vec<usize>> {
+        let mut place: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for (index, hold) in self.holds.iter().enumerate() {
+            let next = groups.len();
+            let at = *place.entry(hold.key).or_insert(next);
+            if at == next {
+                groups.push(Vec::new());
+            }
+            groups[at].push(index);
+        }
+        groups
+    }
+}
+
+/// Whether the answer to an `acquire` grants the lock: not if it says that the token is null.
+pub(crate) fn is_grant(answer: ValueRef<'_>) -> bool {
+    answer.as_bool() != Some(false) && answer.get("token").is_none_or(|token| !token.is_null())
+}
+
+/// Whether this answer says that the lock is somebody else's, as opposed to "ask another".
+pub(crate) fn says_held(op: &Op<'_>) -> bool {
+    match op.outcome() {
+        Outcome::Ok => op.output().is_some_and(|answer| !is_grant(answer)),
+        Outcome::Fail => matches!(op.error(), None | Some("held" | "busy" | "locked")),
+        Outcome::Info => false,
+    }
+}
+
+/// The time to live that a value names, nanoseconds.
+pub(crate) fn ttl_of(value: ValueRef<'_>) -> Option<u64> {
+    let ms = value.get("ttl_ms").and_then(ValueRef::as_u64)?;
+    Some(ms.saturating_mul(1_000_000))
+}
+
+struct Reader<'h> {
+    ttl_default: Option<u64>,
+    holds: Vec<Hold<'h>>,
+    /// The open hold of a process on a key.
+    open: FxHashMap<(u32, u32), usize>,
+    /// The latest hold of a process on a key, open or not.
+    latest: FxHashMap<(u32, u32), usize>,
+    /// The latest hold of a process with a token.
+    by_token: FxHashMap<(u32, i128), usize>,
+    /// The holds of a process since all of them last ended; some may have ended already.
+    open_of_process: FxHashMap<u32, Vec<usize>>,
+    releases_not_owned: u64,
+}
+
+impl<'h> Reader<'h> {
+    fn read(&mut self, event: EventRef<'h>) {
+        let f = event.f();
+        if event.is_unasked() {
+            if f == "lost" {
+                self.lost(event);
+            }
+        } else if event.kind() == history::Kind::Invoke {
+            if f == "release" {
+                self.release(event.op());
+            } else if GUARDED.contains(&f) {
+                self.act(event.op());
+            }
+        } else if let Some(invoke) = event.partner() {
+            let op = invoke.op();
+            if ACQUIRES.contains(&f) {
+                self.acquired(op, event);
+            } else if f == "renew" {
+                self.renewed(op, event);
+            } else if GUARDED.contains(&f) && event.error() == Some("stale-token") {
+                self.refused(op, event);
+            }
+        }
+    }
+
+    fn acquired(&mut self, op: Op<'h>, event: EventRef<'h>) {
+        let Some(answer) = op.output().filter(|&answer| is_grant(answer)) else {
+            return;
+        };
+        let key = op.key_id().unwrap_or(NONE);
+        let process = op.process_id();
+        if let Some(&old) = self.open.get(&(process, key)) {
+            self.end(old, event, End::Replaced);
+        }
+        let token = integer_at(answer, "token");
+        let index = self.holds.len();
+        self.open.insert((process, key), index);
+        self.latest.insert((process, key), index);
+        if let Some(token) = token {
+            self.by_token.insert((process, token), index);
+        }
+        self.open_of_process.entry(process).or_default().push(index);
+        self.holds.push(Hold {
+            key,
+            process,
+            acquire: op,
+            granted: event,
+            token,
+            term: integer_at(answer, "term"),
+            ttl: ttl_of(answer)
+                .or_else(|| ttl_of(op.input()))
+                .or(self.ttl_default),
+            renewals: Vec::new(),
+            last_attempt: event.time(),
+            end: None,
+            last_act: None,
+        });
+    }
+
+    fn renewed(&mut self, op: Op<'h>, event: EventRef<'h>) {
+        let key = op.key_id().unwrap_or(NONE);
+        let Some(&index) = self.open.get(&(op.process_id(), key)) else {
+            return;
+        };
+        let hold = &mut self.holds[index];
+        match op.outcome() {
+            Outcome::Ok => {
+                let ttl = op.output().and_then(ttl_of).or_else(|| ttl_of(op.input()));
+                let ttl = ttl.or(hold.ttl);
+                hold.renewals.push(Renewal { op, ttl });
+                hold.last_attempt = event.time();
+            }
+            Outcome::Info => hold.last_attempt = event.time(),
+            Outcome::Fail if matches!(op.error(), None | Some("not-held")) => {
+                self.end(index, event, End::RenewRefused);
+            }
+            Outcome::Fail => {}
+        }
+    }
+
+    fn release(&mut self, op: Op<'h>) {
+        let key = op.key_id().unwrap_or(NONE);
+        match self.open.get(&(op.process_id(), key)) {
+            Some(&index) => self.end(index, op.invoke, End::Released),
+            None if op.is_ok() => self.releases_not_owned += 1,
+            None => {}
+        }
+    }
+
+    fn lost(&mut self, event: EventRef<'h>) {
+        match event.key_id() {
+            Some(key) => {
+                if let Some(&index) = self.open.get(&(event.process_id(), key)) {
+                    self.end(index, event, End::Lost);
+                }
+            }
+            None => self.end_all(event.process_id(), event, End::Lost),
+        }
+    }
+
+    /// The hold under which something is done: that of the token, else that of the key.
+    fn hold_of(&self, op: &Op<'h>) -> Option<usize> {
+        let process = op.process_id();
+        if let Some(token) = integer_at(op.input(), "token") {
+            return self.by_token.get(&(process, token)).copied();
+        }
+        self.latest
+            .get(&(process, op.key_id().unwrap_or(NONE)))
+            .copied()
+    }
+
+    fn act(&mut self, op: Op<'h>) {
+        if op.outcome() != Outcome::Fail
+            && let Some(index) = self.hold_of(&op)
+        {
+            self.holds[index].last_act = Some(op);
+        }
+    }
+
+    fn refused(&mut self, op: Op<'h>, event: EventRef<'h>) {
+        if let Some(index) = self.hold_of(&op) {
+            self.end(index, event, End::TokenRefused);
+        }
+    }
+
+    fn end(&mut self, index: usize, event: EventRef<'h>, end: End) {
+        let hold = &mut self.holds[index];
+        if hold.end.is_some() {
+            return;
+        }
+        hold.end = Some((event, end));
+        let (process, key) = (hold.process, hold.key);
+        self.open.remove(&(process, key));
+    }
+
+    fn end_all(&mut self, process: u32, event: EventRef<'h>, end: End) {
+        for index in self.open_of_process.remove(&process).unwrap_or_default() {
+            self.end(index, event, end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script;
+
+    fn holds(script: &str) -> Vec<(u64, u64, Option<End>)> {
+        let history = script::history("lock", script);
+        let all = Holds::of(&history);
+        let drift = Drift::of_header(&history);
+        all.holds
+            .iter()
+            .map(|hold| {
+                let end = hold.certain_end(drift).min(1_000_000_000_000);
+                (
+                    hold.granted.time() / 1_000_000,
+                    end / 1_000_000,
+                    hold.end.map(|(_, end)| end),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_lease_is_certain_from_its_grant_to_the_last_renewal_and_its_ttl() {
+        assert_eq!(
+            holds(
+                r#"
+                param drift_ms 500
+                0-100 A acquire L {"ttl_ms":4000} -> {"token":1}
+                2000-2200 A renew L {"ttl_ms":4000} -> null
+                4000-4200 A renew L {"ttl_ms":4000} -> null
+                6000-7000 A renew L {"ttl_ms":4000} -> info timeout
+                "#
+            ),
+            [(100, 7500, None)]
+        );
+    }
+
+    #[test]
+    fn refused_acquires_are_no_holds() {
+        assert_eq!(
+            holds(
+                r#"
+                0-1 A acquire L {"ttl_ms":4000} -> {"token":null}
+                0-1 B acquire L {"ttl_ms":4000} -> fail held
+                0-1 C acquire L {"ttl_ms":4000} -> info timeout
+                "#
+            ),
+            []
+        );
+    }
+
+    #[test]
+    fn every_end_is_told_apart() {
+        let found = holds(
+            r#"
+            param clients {"K":"c9"}
+            0-1 A acquire L null -> {"token":1}
+            0-1 B acquire M null -> {"token":2}
+            0-1 C acquire N null -> {"token":3}
+            0-1 D acquire O null -> {"token":4}
+            0-1 E acquire P null -> {"token":5}
+            0-1 K acquire Q null -> {"token":6}
+            10-20 A release L null -> info timeout
+            11 B lost M
+            12-13 C renew N null -> fail not-held
+            14-15 D put r {"v":1,"token":4} -> fail stale-token
+            16-17 E acquire P null -> {"token":6}
+            18 nemesis kill - {"id":1,"phase":"begin","target":"c9","verified":true}
+            "#,
+        );
+        let ends: Vec<_> = found.iter().map(|hold| (hold.1, hold.2)).collect();
+        assert_eq!(
+            ends,
+            [
+                (10, Some(End::Released)),
+                (11, Some(End::Lost)),
+                (13, Some(End::RenewRefused)),
+                (15, Some(End::TokenRefused)),
+                (17, Some(End::Replaced)),
+                (18, Some(End::Died)),
+                (1_000_000, None)
+            ]
+        );
+    }
+}

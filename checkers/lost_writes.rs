@@ -1,0 +1,482 @@
+//! `lost-writes`: what was acknowledged is there at the end.
+//!
+//! Speaks of sets (`add`) and registers (`write`, `cas`). Whether the nodes agree with each other
+//! is the matter of `convergence`.
+
+use history::{EventRef, History, NONE, Op, Outcome, ValueRef};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ident::Ident;
+use crate::words::{self, Story};
+use crate::{Budget, Checked, Checker, Reason};
+
+/// What was acknowledged is there at the end.
+pub struct LostWrites;
+
+impl Checker for LostWrites {
+    fn name(&self) -> &'static str {
+        "lost-writes"
+    }
+
+    fn aliases(&self) -> &'static [&'static str] {
+        &["set"]
+    }
+
+    fn promise(&self) -> &'static str {
+        "Every write that was acknowledged before a final read began is in it, on every node, and \
+         nothing that nobody wrote."
+    }
+
+    fn method(&self) -> &'static str {
+        "Sets: every acknowledged `add` must be in every `final-read` that began later, and every \
+         element read must have been asked for. Registers: the value of a `final-read` must have \
+         been written, by a write that was not certainly overwritten: none that happened began \
+         after it was answered and was answered before the read began. O(n) per node for sets, \
+         O(n log n) for registers. Source: the set test of Jepsen; SlateDB issue 352, Vault issue \
+         23013."
+    }
+
+    fn params(&self) -> &'static [(&'static str, &'static str)] {
+        &[(
+            "initial",
+            "the value of a register that was never written; default: null",
+        )]
+    }
+
+    fn counts(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("acknowledged", "writes that were acknowledged"),
+            ("final_reads", "final reads that were answered"),
+            (
+                "lost",
+                "acknowledged writes missing from every final read that should have them",
+            ),
+            (
+                "lost_on_a_node",
+                "acknowledged writes missing from some of them only",
+            ),
+            ("unexpected", "values read that nobody wrote"),
+            (
+                "recovered",
+                "elements found whose add was never acknowledged",
+            ),
+            (
+                "failed_yet_there",
+                "elements found whose add was said to have failed",
+            ),
+            ("duplicates", "elements found more than once in one read"),
+        ]
+    }
+
+    fn check(&self, history: &History, _budget: &Budget) -> Checked {
+        let mut found = Found::default();
+        let acknowledged = history
+            .ops_of(&["add", "write", "cas"])
+            .filter(|op| op.is_ok())
+            .count();
+        let tried = history.ops_of(&["add", "write", "cas"]).next().is_some();
+        if !tried {
+            return Checked::unknown(Reason::NotApplicable("nothing was written".to_owned()));
+        }
+        let reads: Vec<Op<'_>> = history
+            .ops_of(&["final-read"])
+            .filter(|op| op.is_ok())
+            .collect();
+        if reads.is_empty() {
+            return Checked::unknown(Reason::Coverage("there is no final read".to_owned()))
+                .count("acknowledged", acknowledged as u64)
+                .count("final_reads", 0);
+        }
+        check_sets(history, &reads, &mut found);
+        check_registers(history, &reads, &mut found);
+        let result = match &found.first {
+            None => Checked::valid(),
+            Some(loss) => tell(history, loss),
+        };
+        result
+            .count("acknowledged", acknowledged as u64)
+            .count("final_reads", reads.len() as u64)
+            .count("lost", found.lost)
+            .count("lost_on_a_node", found.lost_on_a_node)
+            .count("unexpected", found.unexpected)
+            .count("recovered", found.recovered)
+            .count("failed_yet_there", found.failed_yet_there)
+            .count("duplicates", found.duplicates)
+    }
+}
+
+/// A read that lacks a write, or has a value that nobody wrote.
+struct Loss<'h> {
+    read: EventRef<'h>,
+    /// The answer to the write that is missing; `None` for an unexpected value.
+    write: Option<EventRef<'h>>,
+    /// What is missing or unexpected.
+    value: ValueRef<'h>,
+    /// What a register had instead.
+    instead: Option<ValueRef<'h>>,
+}
+
+#[derive(Default)]
+struct Found<'h> {
+    /// The one that is told: of the earliest read, the earliest write.
+    first: Option<Loss<'h>>,
+    lost: u64,
+    lost_on_a_node: u64,
+    unexpected: u64,
+    recovered: u64,
+    failed_yet_there: u64,
+    duplicates: u64,
+}
+
+impl<'h> Found<'h> {
+    fn keep(&mut self, loss: Loss<'h>) {
+        let place = |loss: &Loss<'h>| (loss.read.index(), loss.write.map(EventRef::index));
+        if self
+            .first
+            .as_ref()
+            .is_none_or(|first| place(&loss) < place(first))
+        {
+            self.first = Some(loss);
+        }
+    }
+}
+
+/// How the adds of one element of one set went.
+#[derive(Clone, Copy)]
+struct Adds<'h> {
+    best: Outcome,
+    /// The first add that was acknowledged.
+    acknowledged: Option<EventRef<'h>>,
+    /// In how many reads it was missing, and in how many it should have been.
+    missing: u32,
+    due: u32,
+}
+
+type Elements<'h> = FxHashMap<Ident, Adds<'h>>;
+
+fn elements_by_set(history: &History) -> FxHashMap<u32, Elements<'_>> {
+    let mut sets: FxHashMap<u32, Elements<'_>> = FxHashMap::default();
+    for op in history.ops_of(&["add"]) {
+        let elements = sets.entry(op.key_id().unwrap_or(NONE)).or_default();
+        let adds = elements.entry(Ident::of(op.input())).or_insert(Adds {
+            best: op.outcome(),
+            acknowledged: None,
+            missing: 0,
+            due: 0,
+        });
+        adds.best = match (adds.best, op.outcome()) {
+            (Outcome::Ok, _) | (_, Outcome::Ok) => Outcome::Ok,
+            (Outcome::Info, _) | (_, Outcome::Info) => Outcome::Info,
+            _ => Outcome::Fail,
+        };
+        if op.is_ok() {
+            let earlier = |event: EventRef<'_>| {
+                op.completion
+                    .is_some_and(|answer| answer.index() < event.index())
+            };
+            if adds.acknowledged.is_none_or(earlier) {
+                adds.acknowledged = op.completion;
+            }
+        }
+    }
+    sets
+}
+
+fn check_sets<'h>(history: &'h History, reads: &[Op<'h>], found: &mut Found<'h>) {
+    let mut sets = elements_by_set(history);
+    for &read in reads {
+        let Some(elements) = sets.get_mut(&read.key_id().unwrap_or(NONE)) else {
+            continue;
+        };
+        let Some(items) = read.output().and_then(ValueRef::as_list) else {
+            continue;
+        };
+        let answer = read.completion.unwrap_or(read.invoke);
+        let mut present: FxHashSet<Ident> = FxHashSet::default();
+        for item in items {
+            let id = Ident::of(item);
+            match elements.get(&id).map(|adds| adds.best) {
+                None => {
+                    found.unexpected += 1;
+                    found.keep(Loss {
+                        read: answer,
+                        write: None,
+                        value: item,
+                        instead: None,
+                    });
+                }
+                Some(Outcome::Info) => found.recovered += 1,
+                Some(Outcome::Fail) => found.failed_yet_there += 1,
+                Some(Outcome::Ok) => {}
+            }
+            if !present.insert(id) {
+                found.duplicates += 1;
+            }
+        }
+        for (id, adds) in elements.iter_mut() {
+            let Some(write) = adds.acknowledged else {
+                continue;
+            };
+            if write.index() > read.invoke.index() {
+                continue;
+            }
+            adds.due += 1;
+            if !present.contains(id) {
+                adds.missing += 1;
+                found.keep(Loss {
+                    read: answer,
+                    write: Some(write),
+                    value: write.partner().unwrap_or(write).value(),
+                    instead: None,
+                });
+            }
+        }
+    }
+    for adds in sets.values().flat_map(|elements| elements.values()) {
+        if adds.missing > 0 && adds.missing == adds.due {
+            found.lost += 1;
+        } else if adds.missing > 0 {
+            found.lost_on_a_node += 1;
+        }
+    }
+}
+
+/// The writes of one register.
+#[derive(Default)]
+struct Writes<'h> {
+    /// Per value, the first invocation and the last answer of those that may have written it.
+    producers: FxHashMap<Ident, (usize, usize)>,
+    /// Writes that happened, by answer; each with the one among it and those before that was
+    /// asked for last.
+    happened: Vec<(usize, Op<'h>)>,
+}
+
+fn writes_by_register(history: &History) -> FxHashMap<u32, Writes<'_>> {
+    let initial = history.header.params.get("initial");
+    let mut registers: FxHashMap<u32, Writes<'_>> = FxHashMap::default();
+    for op in history.ops_of(&["write", "cas"]) {
+        let Some(value) = written(op).filter(|_| op.outcome() != Outcome::Fail) else {
+            continue;
+        };
+        let writes = registers.entry(op.key_id().unwrap_or(NONE)).or_default();
+        let answered = op
+            .end()
+            .and(op.completion)
+            .map_or(usize::MAX, EventRef::index);
+        let asked = op.invoke.index();
+        let same_as_initial = match initial {
+            None => value.is_null(),
+            Some(initial) => value.to_json() == *initial,
+        };
+        let first = if same_as_initial { 0 } else { asked };
+        let span = writes
+            .producers
+            .entry(Ident::of(value))
+            .or_insert((first, answered));
+        *span = (span.0.min(first), span.1.max(answered));
+        if op.is_ok() {
+            writes.happened.push((answered, op));
+        }
+    }
+    for writes in registers.values_mut() {
+        writes.happened.sort_by_key(|&(answered, _)| answered);
+        let mut latest: Option<Op<'_>> = None;
+        for (_, op) in &mut writes.happened {
+            match latest {
+                Some(known) if known.invoke.index() > op.invoke.index() => *op = known,
+                _ => latest = Some(*op),
+            }
+        }
+    }
+    registers
+}
+
+/// The value that a write leaves behind.
+fn written(op: Op<'_>) -> Option<ValueRef<'_>> {
+    if op.f() == "write" {
+        return Some(op.input());
+    }
+    op.input().as_list()?.nth(1)
+}
+
+fn check_registers<'h>(history: &'h History, reads: &[Op<'h>], found: &mut Found<'h>) {
+    let registers = writes_by_register(history);
+    let mut keys: Vec<u32> = registers.keys().copied().collect();
+    keys.sort_unstable();
+    let mut lost: FxHashSet<usize> = FxHashSet::default();
+    for &read in reads {
+        let Some(answer) = read.output() else {
+            continue;
+        };
+        if answer.as_map().is_some() && read.key_id().is_none() {
+            for &key in keys.iter().filter(|&&key| key != NONE) {
+                let name = words::value(history.key_value(key));
+                if let Some(value) = answer.get(&name) {
+                    judge(history, &registers[&key], read, value, found, &mut lost);
+                }
+            }
+        } else if let Some(writes) = registers.get(&read.key_id().unwrap_or(NONE)) {
+            judge(history, writes, read, answer, found, &mut lost);
+        }
+    }
+    found.lost += lost.len() as u64;
+}
+
+fn judge<'h>(
+    history: &History,
+    writes: &Writes<'h>,
+    read: Op<'h>,
+    value: ValueRef<'h>,
+    found: &mut Found<'h>,
+    lost: &mut FxHashSet<usize>,
+) {
+    let answer = read.completion.unwrap_or(read.invoke);
+    let is_initial = match history.header.params.get("initial") {
+        None => value.is_null(),
+        Some(initial) => value.to_json() == *initial,
+    };
+    let produced = writes
+        .producers
+        .get(&Ident::of(value))
+        .filter(|(asked, _)| *asked < answer.index())
+        .map(|&(_, answered)| answered);
+    let Some(last_produced) = produced.or(is_initial.then_some(0)) else {
+        found.unexpected += 1;
+        found.keep(Loss {
+            read: answer,
+            write: None,
+            value,
+            instead: None,
+        });
+        return;
+    };
+    let before = writes
+        .happened
+        .partition_point(|&(answered, _)| answered < read.invoke.index());
+    let overwritten = before.checked_sub(1).map(|at| writes.happened[at].1);
+    let never_written = produced.is_none();
+    if let Some(write) = overwritten
+        && (never_written || write.invoke.index() > last_produced)
+    {
+        lost.insert(write.invoke.index());
+        found.keep(Loss {
+            read: answer,
+            write: write.completion,
+            value: written(write).unwrap_or(write.input()),
+            instead: Some(value),
+        });
+    }
+}
+
+fn tell(history: &History, loss: &Loss<'_>) -> Checked {
+    let mut story = Story::default();
+    let on = loss
+        .read
+        .node()
+        .map_or_else(String::new, |node| format!(" on {node}"));
+    let value = words::value(loss.value);
+    let Some(write) = loss.write else {
+        story.tell(loss.read, format!("the final read{on} has {value}"));
+        return Checked::invalid(story.finish(format!(
+            "the final read{on} has {value}, which nobody wrote"
+        )));
+    };
+    let who = words::who(write);
+    if let Some(asked) = write.partner() {
+        story.tell(asked, format!("{who} asks to {} {value}", asked.f()));
+    }
+    story.tell(write, format!("it is acknowledged to {who}"));
+    let (note, summary) = match loss.instead.map(words::value) {
+        Some(instead) => (
+            format!("the final read{on} returns {instead}"),
+            format!(
+                "{value} was acknowledged to {who}, and the final read{on} returned {instead}, which it had overwritten"
+            ),
+        ),
+        None => (
+            format!("the final read{on} lacks {value}"),
+            format!("{value} was acknowledged to {who} and is missing from the final read{on}"),
+        ),
+    };
+    story.tell(loss.read, note);
+    story.tell_faults(history, 0..write.index());
+    Checked::invalid(story.finish(summary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Verdict, script};
+
+    fn check(text: &str) -> Checked {
+        LostWrites.check(&script::history("set", text), &Budget::unlimited())
+    }
+
+    const SET: &str = r#"
+        0-1 A add - 1 -> 1
+        2-3 B add - 2 -> 2
+        4-5 B add - 3 -> fail refused
+        6-7 B add - 4 -> info timeout
+        10-11 R final-read - null -> [1,2,4] @n1
+        12-13 R final-read - null -> [1,2] @n2"#;
+
+    #[test]
+    fn an_acknowledged_element_that_is_missing_is_convicted() {
+        let good = check(SET);
+        assert_eq!(good.verdict, Verdict::Valid);
+        assert_eq!(good.counted("recovered"), Some(1));
+        let bad = check(&SET.replace("[1,2] @n2", "[1] @n2"));
+        assert_eq!(bad.verdict, Verdict::Invalid);
+        assert_eq!(bad.counted("lost_on_a_node"), Some(1));
+        assert_eq!(
+            bad.counterexample.unwrap().summary,
+            "2 was acknowledged to B and is missing from the final read on n2"
+        );
+        let gone = check(&SET.replace("1,2", "1"));
+        assert_eq!(gone.counted("lost"), Some(1));
+        let phantom = check(&SET.replace("[1,2] @n2", "[1,2,9] @n2"));
+        assert_eq!(phantom.verdict, Verdict::Invalid);
+        assert_eq!(phantom.counted("unexpected"), Some(1));
+    }
+
+    #[test]
+    fn without_a_final_read_nothing_is_known() {
+        let text = SET.split("10-11").next().unwrap();
+        assert!(matches!(
+            check(text).verdict,
+            Verdict::Unknown(Reason::Coverage(_))
+        ));
+    }
+
+    #[test]
+    fn a_register_that_went_back_is_convicted() {
+        let text = r#"
+            0-1 A write x 1 -> 1
+            2-3 B write x 2 -> 2
+            10-11 R final-read x null -> 2 @n1
+            12-13 R final-read x null -> 2 @n2"#;
+        assert_eq!(check(text).verdict, Verdict::Valid);
+        let bad = check(&text.replace("2 @n2", "1 @n2"));
+        assert_eq!(bad.verdict, Verdict::Invalid);
+        assert_eq!(bad.counted("lost"), Some(1));
+        assert_eq!(
+            check(&text.replace("2 @n2", "null @n2")).verdict,
+            Verdict::Invalid
+        );
+        assert_eq!(
+            check(&text.replace("2 @n2", "7 @n2")).counted("unexpected"),
+            Some(1)
+        );
+        // Concurrent writes may end either way.
+        assert_eq!(
+            check(&text.replace("2-3", "0-3").replace("2 @n2", "1 @n2")).verdict,
+            Verdict::Valid
+        );
+        let maps = text.replace("x null -> 2 @n", "- null -> {\"x\":2} @n");
+        assert_eq!(check(&maps).verdict, Verdict::Valid);
+        assert_eq!(
+            check(&maps.replace("{\"x\":2} @n2", "{\"x\":1} @n2")).verdict,
+            Verdict::Invalid
+        );
+    }
+}

@@ -1,0 +1,9 @@
+//! Tests of all checkers through the public interface: known verdicts, public bugs, oracles that
+//! state each definition naively, and histories that make no sense.
+
+mod cases;
+mod docs;
+mod public_bugs;
+mod registry;
+#[path = "../../script.rs"]
+mod script;

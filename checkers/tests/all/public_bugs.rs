@@ -1,0 +1,160 @@
+//! Bugs that were reported of other checkers, each as a small history with its right verdict.
+
+use checkers::{Budget, CHECKERS, Checked, Verdict, find};
+
+use crate::script;
+
+fn check(name: &str, text: &str) -> Checked {
+    let checker = find(name).expect("a checker of this name");
+    checkers::run(
+        checker,
+        &script::history("register", text),
+        &Budget::unlimited(),
+    )
+}
+
+fn linearizable(text: &str) -> Verdict {
+    check("linearizable", text).verdict
+}
+
+/// knossos#5: whether a failed cas saw another value is a matter of what was declared.
+#[test]
+fn a_failed_cas_happened_not_or_observed() {
+    let text = r#"
+        0-1 A write x 0 -> 0
+        2-3 A cas x [0,1] -> fail
+        4-5 A read x null -> 0"#;
+    assert_eq!(linearizable(text), Verdict::Valid);
+    let observing = format!("param cas_fail \"observation\"\n{text}");
+    assert_eq!(linearizable(&observing), Verdict::Invalid);
+    assert_eq!(
+        linearizable(&observing.replace("2-3 A", "0-3 B")),
+        Verdict::Valid
+    );
+}
+
+/// knossos#10: one crashed write cannot un-happen; a second one may bring the value back.
+#[test]
+fn a_crashed_write_happens_once() {
+    let text = r#"
+        0-1 A write x 4 -> 4
+        2-3 B write x 0 -> info timeout
+        4-5 A read x null -> 0
+        6-7 A read x null -> 4"#;
+    assert_eq!(linearizable(text), Verdict::Invalid);
+    let second = format!("{text}\n2-3 C write x 4 -> info timeout");
+    assert_eq!(linearizable(&second), Verdict::Valid);
+}
+
+/// knossos#31: a process that goes on after an unanswered operation is a new one in logic.
+#[test]
+fn a_process_may_go_on_after_an_unanswered_operation() {
+    let text = r#"
+        param initial 0
+        0-1 P1 cas x [2,0] -> info timeout
+        2-3 P1 read x null -> 0"#;
+    assert_eq!(linearizable(text), Verdict::Valid);
+}
+
+/// knossos#36, maelstrom#92: the very first answer is impossible, and that can be told.
+#[test]
+fn the_first_answer_may_be_wrong() {
+    let found = check(
+        "linearizable",
+        r#"
+        param initial 0
+        0-5 P1 read x null -> 3
+        1-2 P2 write x 3 -> fail refused"#,
+    );
+    assert_eq!(found.verdict, Verdict::Invalid);
+    let told = found.counterexample.expect("a counterexample");
+    assert_eq!(
+        told.summary,
+        "key x: read by P1 returned 3, which nobody wrote"
+    );
+    assert_eq!(told.rows.len(), 1);
+}
+
+/// braft#57: a read of null is a read of null, unless it is declared to say nothing.
+#[test]
+fn a_read_of_null_is_not_a_wildcard() {
+    let text = r#"
+        param initial 0
+        0-1 A write x 1 -> 1
+        2-3 A read x null -> null"#;
+    assert_eq!(linearizable(text), Verdict::Invalid);
+    let declared = format!("param nil_reads \"unknown\"\n{text}");
+    assert_eq!(linearizable(&declared), Verdict::Valid);
+}
+
+/// Knossos' mutex has no owners; maelstrom#36 ignored what was not answered.
+#[test]
+fn a_mutex_has_an_owner() {
+    let released_by_another = r#"
+        0-1 P1 acquire L null -> null
+        2-3 P2 release L null -> null
+        4-5 P3 acquire L null -> null"#;
+    assert_eq!(
+        check("mutual-exclusion", released_by_another).verdict,
+        Verdict::Invalid
+    );
+    let released = released_by_another.replace("P2", "P1");
+    assert_eq!(check("mutual-exclusion", &released).verdict, Verdict::Valid);
+    let unanswered = r#"
+        0-1 P1 acquire L null -> info timeout
+        2-3 P2 acquire L null -> null"#;
+    assert_eq!(
+        check("mutual-exclusion", unanswered).verdict,
+        Verdict::Valid
+    );
+}
+
+/// porcupine#8: a crashed write may land late, and once it has it stays.
+#[test]
+fn a_crashed_write_may_land_late() {
+    let text = r#"
+        0-1 A write x 1 -> info timeout
+        2-3 B read x null -> null
+        4-5 B read x null -> 1"#;
+    assert_eq!(linearizable(text), Verdict::Valid);
+    let back = text
+        .replace("-> null", "-> 2")
+        .replace("-> 1", "-> null")
+        .replace("-> 2", "-> 1");
+    assert_eq!(linearizable(&back), Verdict::Invalid);
+}
+
+/// elasticsearch#101357, scalar-jepsen#222: nothing that ran out or did nothing is a pass.
+#[test]
+fn what_was_not_decided_is_not_valid() {
+    let mut text = String::new();
+    for client in 0..12 {
+        text.push_str(&format!(
+            "0-100 {client} write x {} -> {}\n",
+            client % 4,
+            client % 4
+        ));
+        text.push_str(&format!(
+            "0-100 {} cas x [{},9] -> [0,9]\n",
+            client + 20,
+            client % 4
+        ));
+    }
+    let history = script::history("register", &text);
+    let checker = find("linearizable").expect("the checker");
+    let found = checkers::run(checker, &history, &Budget::new(100, Budget::DEFAULT_BYTES));
+    match found.verdict {
+        Verdict::Unknown(checkers::Reason::Budget(text)) => {
+            assert!(
+                text.contains("0 of 1 keys decided, then key x up to"),
+                "{text}"
+            );
+        }
+        other => panic!("expected unknown(budget), got {other:?}"),
+    }
+    let nothing = script::history("register", "");
+    for checker in CHECKERS {
+        let verdict = checkers::run(*checker, &nothing, &Budget::unlimited()).verdict;
+        assert!(matches!(verdict, Verdict::Unknown(_)), "{}", checker.name());
+    }
+}
