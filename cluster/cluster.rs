@@ -69,7 +69,13 @@ impl ClusterSpec {
 /// nothing stays behind.
 pub async fn create(spec: &ClusterSpec) -> Result<Cluster, Error> {
     spec.check()?;
-    let (local, made) = Local::make(spec).await?;
+    let (local, made) = Local::make(spec, false).await?;
+    Cluster::assemble(Box::new(local), made).await
+}
+
+/// Like [`create`], with a second pair of devices that joins the first two nodes without a switch.
+pub(crate) async fn create_with_direct_pair(spec: &ClusterSpec) -> Result<Cluster, Error> {
+    let (local, made) = Local::make(spec, true).await?;
     Cluster::assemble(Box::new(local), made).await
 }
 

@@ -16,6 +16,7 @@
 
 pub mod agent;
 mod backend;
+pub mod bench;
 mod capabilities;
 mod channel;
 pub mod clock;

@@ -38,6 +38,11 @@ pub(crate) fn node_addr(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 9, 0, index as u8 + 1)
 }
 
+/// The address at the end of the direct pair, for the first two nodes of a cluster that has one.
+pub(crate) fn direct_addr(index: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 9, 1, index as u8 + 1)
+}
+
 #[derive(Debug)]
 pub(crate) struct Local {
     switch: Arc<Switch>,
@@ -49,7 +54,10 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    pub(crate) async fn make(spec: &ClusterSpec) -> Result<(Self, Vec<MadeNode>), Error> {
+    pub(crate) async fn make(
+        spec: &ClusterSpec,
+        direct_pair: bool,
+    ) -> Result<(Self, Vec<MadeNode>), Error> {
         let io = |what: &str| Error::io(format!("{what} for the sandbox"));
         let exe = match &spec.exe {
             Some(exe) => exe.clone(),
@@ -94,6 +102,7 @@ impl Local {
         let request = SandboxRequest::Setup(Setup {
             seed: spec.seed,
             nodes: setup,
+            direct_pair,
         });
         match peer.call::<_, SandboxReply>(request, Bytes::new()).await {
             Ok((SandboxReply::Ready { .. }, _)) => Ok((local, made)),

@@ -381,7 +381,6 @@ impl Node {
         }
     }
 
-    #[expect(dead_code, reason = "the benchmarks that use it are the next step")]
     pub(crate) async fn measure(&self, measurement: Measurement) -> Result<Measured, Error> {
         match self.ask_plain(Request::Measure(measurement)).await? {
             Reply::Measured(measured) => Ok(measured),

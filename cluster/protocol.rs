@@ -211,6 +211,8 @@ pub(crate) enum AgentEvent {
 pub(crate) struct Setup {
     pub seed: u64,
     pub nodes: Vec<SetupNode>,
+    /// Whether the first two nodes get a pair of devices past the switch, to measure against.
+    pub direct_pair: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -37,12 +37,12 @@ use nix::unistd::{ForkResult, Pid, execv, fork, getegid, geteuid, getppid, pipe2
 use crate::capabilities;
 use crate::error::{Refusal, RefusalKind};
 use crate::frame::Frame;
-use crate::local::node_addr;
+use crate::local::{direct_addr, node_addr};
 use crate::netlink::{Batch, End};
 use crate::protocol::{
     FromPeer, SandboxEvent, SandboxReply, SandboxRequest, Setup, SetupNode, ToPeer,
 };
-use crate::switch::{Switch, node_mac, port_mac};
+use crate::switch::{Switch, direct_mac, node_mac, port_mac};
 
 /// The hidden subcommand by which a program becomes a sandbox.
 pub const SUBCOMMAND: &str = "sandbox";
@@ -306,6 +306,15 @@ fn make_nodes(setup: &Setup) -> Step<(Switch, Vec<Pid>)> {
         };
         batch.veth(&near, &far);
     }
+    if setup.direct_pair && n >= 2 {
+        let end = |index: usize| End {
+            name: "direct",
+            mac: direct_mac(index),
+            namespace_of: Some(unborn[index].pid.as_raw()),
+            up: false,
+        };
+        batch.veth(&end(0), &end(1));
+    }
     step("make the nodes' devices", batch.run())?;
     let names = setup.nodes.iter().map(|node| node.name.clone()).collect();
     let switch = step(
@@ -387,6 +396,12 @@ fn become_node(setup: &Setup, index: usize, released: OwnedFd) -> Step<std::conv
     batch.up(device);
     for peer in (0..setup.nodes.len()).filter(|&peer| peer != index) {
         batch.neighbour(device, node_addr(peer), node_mac(peer));
+    }
+    if setup.direct_pair && index < 2 {
+        let direct = step("find the direct device", if_nametoindex("direct"))?;
+        batch.address(direct, direct_addr(index), 24);
+        batch.up(direct);
+        batch.neighbour(direct, direct_addr(1 - index), direct_mac(1 - index));
     }
     step("set up the device", batch.run())?;
 

@@ -48,6 +48,11 @@ pub(crate) fn port_mac(index: usize) -> Mac {
     [0x02, 0x5c, 0x68, 0x01, 0x00, index as u8 + 1]
 }
 
+/// The Ethernet address at an end of the direct pair.
+pub(crate) fn direct_mac(index: usize) -> Mac {
+    [0x02, 0x5c, 0x68, 0x02, 0x00, index as u8 + 1]
+}
+
 /// A generator for one named purpose. Streams of one seed are independent of each other, and the same
 /// on every machine.
 pub(crate) fn stream(seed: u64, name: &str) -> ChaCha8Rng {

@@ -37,6 +37,7 @@ const TESTS: &[Test] = tests![
     network::frames_under_way_are_dropped_by_a_cut,
     network::tcp_arrives_intact,
     network::matrices_of_other_clusters_are_refused,
+    network::measurements_are_plausible,
     lifecycle::nodes_are_separate,
     lifecycle::nothing_is_left_after_destroy_or_drop,
     lifecycle::an_agent_that_dies_is_reported,

@@ -366,3 +366,36 @@ pub(crate) async fn matrices_of_other_clusters_are_refused() {
     );
     lab.end().await;
 }
+
+pub(crate) async fn measurements_are_plausible() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let effort = cluster::bench::Effort {
+        sizes: vec![2],
+        repeats: 2,
+        pings: 200,
+        tcp: Duration::from_millis(200),
+        frames: 2000,
+        relay_bytes: 4 << 20,
+    };
+    let report = cluster::bench::run(dir.path(), None, &effort)
+        .await
+        .expect("a report");
+    assert_eq!(report.lifecycles[0].create.count, 2);
+    assert_eq!(report.forwarding.rtt_switch.count, 200);
+    assert!(
+        report.forwarding.rtt_direct.min_ns < report.forwarding.rtt_switch.min_ns,
+        "{report}"
+    );
+    assert!(report.forwarding.tcp_switch_mbit_s > 50.0, "{report}");
+    assert!(report.accuracy.delay_rtt.min_ns >= 20_000_000, "{report}");
+    // Six standard deviations of a binomial distribution with n = 2000, p = 0.1.
+    assert!(
+        (report.accuracy.loss_measured - 0.1).abs() < 0.04,
+        "{report}"
+    );
+    assert!(
+        report.relay.bulk_mb_s > 1.0 && report.relay.lines_s > 1000.0,
+        "{report}"
+    );
+    assert!(report.to_string().lines().count() > 10);
+}

@@ -17,6 +17,7 @@ pub(crate) fn dispatch() -> bool {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
+        ["bench", dir] => crate::support::run(bench(dir)),
         ["web-server"] => web_server(),
         ["blast", to] => blast(to),
         ["count"] => count(),
@@ -28,6 +29,13 @@ pub(crate) fn dispatch() -> bool {
         _ => return false,
     }
     true
+}
+
+/// Measures the local backend, as thoroughly as `schism bench cluster` does.
+async fn bench(dir: &str) {
+    let effort = cluster::bench::Effort::default();
+    let report = cluster::bench::run(dir.as_ref(), None, &effort).await;
+    print!("{}", report.expect("a report"));
 }
 
 fn until_end_of_input() -> Arc<AtomicBool> {
