@@ -35,8 +35,8 @@
 //!
 //! Promises: gets, puts and compare-and-sets are linearizable (not: `serializable`, `local`, `/dump`
 //! and `/watch`, which show a prefix of the log). A session ends no earlier than its TTL after its
-//! last acknowledged renewal was received, and no later than TTL + election timeout after its last
-//! one while one leader stays; a new leader gives every session a full new TTL. A lock has at most
+//! last acknowledged renewal was received, and no later than TTL + two election timeouts after it while
+//! one leader stays; a new leader gives every session a full new TTL. A lock has at most
 //! one holder; its tokens grow with every grant. A watch delivers every event of its key once and
 //! in order from the revision asked for, or says `compacted`.
 //!

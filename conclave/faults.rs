@@ -40,6 +40,28 @@ pub struct Switches {
     pub watch_gap: bool,
 }
 
+impl Switches {
+    /// The flags of those that are set.
+    pub fn flags(&self) -> Vec<&'static str> {
+        let all = [
+            (self.ack_before_commit, "ack-before-commit"),
+            (self.dup_ids, "dup-ids"),
+            (self.forget_vote, "forget-vote"),
+            (self.no_check_quorum, "no-check-quorum"),
+            (self.no_fsync, "no-fsync"),
+            (self.no_prevote, "no-prevote"),
+            (self.stale_reads, "stale-reads"),
+            (self.token_from_stale_state, "token-from-stale-state"),
+            (self.wall_clock_leases, "wall-clock-leases"),
+            (self.watch_gap, "watch-gap"),
+        ];
+        all.into_iter()
+            .filter(|(set, _)| *set)
+            .map(|(_, flag)| flag)
+            .collect()
+    }
+}
+
 /// The mistake that the vault can be told to make.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VaultSwitches {
@@ -135,7 +157,7 @@ pub static SWITCHES: &[Switch] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{Args, Command};
+    use clap::{Args, Command, FromArgMatches};
 
     fn flags(command: Command) -> Vec<String> {
         let mut flags: Vec<String> = command
@@ -144,6 +166,17 @@ mod tests {
             .collect();
         flags.sort();
         flags
+    }
+
+    #[test]
+    fn a_switch_that_is_set_says_so() {
+        for switch in SWITCHES.iter().filter(|switch| !switch.vault) {
+            let command = Switches::augment_args(Command::new("node"));
+            let matches = command.get_matches_from(["node", &format!("--{}", switch.flag)]);
+            let switches = Switches::from_arg_matches(&matches).unwrap();
+            assert_eq!(switches.flags(), [switch.flag]);
+        }
+        assert!(Switches::default().flags().is_empty());
     }
 
     #[test]

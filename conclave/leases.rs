@@ -7,9 +7,9 @@
 //! has applied everything that its predecessors committed; thus a deadline is never earlier than TTL
 //! after the last acknowledged renewal was received.
 //!
-//! Time in which the leader itself did not run (it was stopped, or its disk was) is given back:
-//! nobody could have renewed anything in it. This can prolong a session by no more than an election
-//! timeout, for after a longer pause there is another leader.
+//! After a pause in which the leader itself did not run (it was stopped, or its disk was) nothing is
+//! over for a moment: renewals that came in meanwhile are heard first. But no session is prolonged
+//! by more than the leader's patience, however often it pauses.
 
 use crate::clock::Clock;
 use crate::machine::Session;
@@ -21,6 +21,9 @@ use std::time::Duration;
 pub struct Leases {
     clock: Clock,
     deadlines: BTreeMap<u64, Lease>,
+    /// Nothing is over before this, unless it is over for longer than `patience`.
+    quiet_until: Duration,
+    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -31,10 +34,12 @@ struct Lease {
 }
 
 impl Leases {
-    /// An empty table that measures with `clock`.
-    pub fn new(clock: Clock) -> Leases {
+    /// An empty table that measures with `clock` and prolongs nothing by more than `patience`.
+    pub fn new(clock: Clock, patience: Duration) -> Leases {
         Leases {
             clock,
+            quiet_until: Duration::ZERO,
+            patience,
             deadlines: BTreeMap::new(),
         }
     }
@@ -68,20 +73,23 @@ impl Leases {
         self.deadlines.remove(&id);
     }
 
-    /// Gives `pause` back to every session: the node did not run for so long.
-    pub fn forgive(&mut self, pause: Duration) {
-        for lease in self.deadlines.values_mut() {
-            lease.deadline += pause;
-        }
+    /// Lets nothing be over for half its patience: the node did not run for a while.
+    pub fn wait(&mut self) {
+        self.quiet_until = self.clock.now() + self.patience / 2;
     }
 
     /// The sessions whose time is over, with their generations; each is told once.
     pub fn over(&mut self) -> Vec<(u64, u64)> {
         let now = self.clock.now();
+        let waits = if now < self.quiet_until {
+            self.patience
+        } else {
+            Duration::ZERO
+        };
         let over = self
             .deadlines
             .iter_mut()
-            .filter(|(_, l)| !l.proposed && l.deadline <= now);
+            .filter(|(_, lease)| !lease.proposed && lease.deadline + waits <= now);
         over.map(|(id, lease)| {
             lease.proposed = true;
             (*id, lease.generation)
@@ -105,9 +113,13 @@ mod tests {
         Session { ttl_ms, generation }
     }
 
+    fn leases(clock: Clock) -> Leases {
+        Leases::new(clock, Duration::from_millis(500))
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_session_is_over_after_its_ttl_and_told_once() {
-        let mut leases = Leases::new(Clock::monotonic());
+        let mut leases = leases(Clock::monotonic());
         leases.touch(1, session(1000, 0));
         leases.touch(2, session(2000, 0));
         tokio::time::advance(Duration::from_millis(999)).await;
@@ -119,7 +131,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_renewal_after_the_proposal_starts_a_new_ttl() {
-        let mut leases = Leases::new(Clock::monotonic());
+        let mut leases = leases(Clock::monotonic());
         leases.touch(1, session(1000, 0));
         tokio::time::advance(Duration::from_millis(1000)).await;
         assert_eq!(leases.over(), [(1, 0)]);
@@ -129,25 +141,47 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_leader_and_a_pause_give_time_back() {
+    async fn a_new_leader_starts_every_ttl_again() {
         let sessions = BTreeMap::from([(1, session(1000, 3))]);
-        let mut leases = Leases::new(Clock::monotonic());
+        let mut leases = leases(Clock::monotonic());
         leases.begin(sessions.iter());
         tokio::time::advance(Duration::from_millis(900)).await;
         leases.begin(sessions.iter());
         tokio::time::advance(Duration::from_millis(900)).await;
-        assert_eq!(leases.over(), []);
-        leases.forgive(Duration::from_millis(800));
-        tokio::time::advance(Duration::from_millis(800)).await;
         assert_eq!(leases.over(), []);
         tokio::time::advance(Duration::from_millis(100)).await;
         assert_eq!(leases.over(), [(1, 3)]);
     }
 
     #[tokio::test(start_paused = true)]
+    async fn after_a_pause_renewals_are_heard_first() {
+        let mut leases = leases(Clock::monotonic());
+        leases.touch(1, session(1000, 0));
+        leases.touch(2, session(1000, 0));
+        tokio::time::advance(Duration::from_millis(1100)).await;
+        leases.wait();
+        assert_eq!(leases.over(), []);
+        leases.touch(1, session(1000, 1));
+        tokio::time::advance(Duration::from_millis(250)).await;
+        assert_eq!(leases.over(), [(2, 0)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_pauses_all_the_time_ends_sessions_nevertheless() {
+        let mut leases = leases(Clock::monotonic());
+        leases.touch(1, session(1000, 0));
+        for _ in 0..15 {
+            assert_eq!(leases.over(), []);
+            tokio::time::advance(Duration::from_millis(100)).await;
+            leases.wait();
+        }
+        assert_eq!(leases.over(), [(1, 0)]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_wall_clock_is_not_the_monotonic_one() {
         // Virtual monotonic time passes here; the time of day does not.
-        let mut wall = Leases::new(Clock::Wall);
+        let mut wall = leases(Clock::Wall);
         wall.touch(1, session(60_000, 0));
         tokio::time::advance(Duration::from_millis(120_000)).await;
         assert_eq!(wall.over(), []);

@@ -113,6 +113,7 @@ impl Node {
         } else {
             Clock::monotonic()
         };
+        let leases = Leases::new(clock, config.election_timeout);
         let node = Node {
             raft,
             machine,
@@ -123,7 +124,7 @@ impl Node {
             log,
             writes: Writes::default(),
             reads: Reads::default(),
-            leases: Leases::new(clock),
+            leases,
             leading: None,
             leases_begun: false,
             staging: false,
@@ -162,7 +163,7 @@ impl Node {
         let pause = now - std::mem::replace(last, now);
         if pause > self.config.heartbeat {
             info!(self.log, "did not run for a while"; "ms" => pause.as_millis() as u64);
-            self.leases.forgive(pause);
+            self.leases.wait();
         }
         self.raft.tick();
         self.writes.time_out(now, self.config.request_timeout);

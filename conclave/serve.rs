@@ -196,7 +196,8 @@ async fn run(args: ServeArgs, cluster: Cluster) -> Result<(), Error> {
     let (node, handle) = Node::open(&args.data_dir, config, outbox, inputs.clone(), log.clone())?;
     let ended = start(node, taken)?;
     connect(&args, &cluster, queues, peers, &inputs, &log);
-    info!(log, "serves"; "switches" => ?args.switches);
+    let switches = args.switches.flags().join(",");
+    info!(log, "serves"; "switches" => switches);
     let routes = Routes {
         handle,
         id: cluster.me,

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod sessions;
+mod soak;
 mod speed;
 mod support;
 mod switches;

@@ -1,7 +1,7 @@
 //! Sessions, locks and fencing tokens: how long a session lives, and who holds what when leaders
 //! change.
 
-use crate::support::{Cluster, until};
+use crate::support::{Cluster, DEADLINE, try_call, until};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::time::Duration;
@@ -139,17 +139,18 @@ async fn a_leadership_publishes_its_value() {
 }
 
 #[tokio::test]
-async fn the_time_for_which_a_leader_was_stopped_is_given_back() {
-    let cluster = Cluster::start(1, &[]).await;
+async fn a_leader_that_was_stopped_hears_renewals_before_it_ends_sessions() {
+    let cluster = Cluster::start(1, &["--election-timeout-ms", "4000"]).await;
     let session = open(&cluster, 1500).await;
     cluster.nodes[0].signal(Signal::SIGSTOP);
+    let address = cluster.address(0).to_owned();
+    let renew = json!({"session": session});
+    let renewed =
+        tokio::spawn(async move { try_call(&address, "/session/renew", renew, DEADLINE).await });
     // The one place where time itself is the event: the TTL has to pass.
     sleep(Duration::from_millis(2000)).await;
     cluster.nodes[0].signal(Signal::SIGCONT);
-    let renewed = cluster
-        .call(0, "/session/renew", json!({"session": session}))
-        .await;
-    renewed.ok();
+    renewed.await.unwrap().expect("the node answers").ok();
 }
 
 #[tokio::test]

@@ -325,6 +325,13 @@ impl Cluster {
         }
     }
 
+    /// Opens or closes some links, each from one node to another.
+    pub fn cut(&self, links: &[(usize, usize)], cut: bool) {
+        for link in links {
+            self.links[link].open.send_replace(!cut);
+        }
+    }
+
     /// Calls a node; panics when it does not answer.
     pub async fn call(&self, node: usize, path: &str, body: Value) -> Reply {
         let reply = try_call(&self.clients[node], path, body, DEADLINE).await;
