@@ -3,6 +3,7 @@
 
 use spec::{Param, ParamKind, Params};
 
+use crate::generator::Invocation;
 use crate::{Error, Placement, Setup};
 
 pub(crate) const CLIENTS: Param = Param {
@@ -21,16 +22,18 @@ pub(crate) const PROCESSES: Param = Param {
 pub(crate) const ROUTE_FIXED: Param = Param {
     name: "route",
     kind: ParamKind::Choice(&["fixed", "any"]),
-    about: "`fixed`: thread i asks server i mod n only, so that the availability of each server \
-            can be seen; `any`: the client chooses the server and may follow the leader",
+    about: "`fixed`: thread i asks server i mod n only, so that each side of a partition is \
+            asked and each server's availability is seen (one that does not forward refuses \
+            while another leads); `any`: the client chooses and may follow the leader",
 };
 
 /// The route of clients that look for a server that answers.
 pub(crate) const ROUTE_ANY: Param = Param {
     name: "route",
     kind: ParamKind::Choice(&["any", "fixed"]),
-    about: "`any`: the client chooses the server and may follow the leader; `fixed`: thread i \
-            asks server i mod n only",
+    about: "`any`: the client chooses the server and may follow the leader, so that a lease \
+            does not end with the one server that its holder asks; `fixed`: thread i asks server \
+            i mod n only",
 };
 
 /// Where clients run, by the parameters [`CLIENTS`] and [`PROCESSES`].
@@ -80,5 +83,13 @@ impl Route {
 
     pub(crate) fn server(self, thread: usize) -> Option<usize> {
         self.fixed.map(|servers| thread % servers)
+    }
+
+    /// The change that sends an operation to the server of its thread.
+    pub(crate) fn applied(self) -> impl Fn(Invocation) -> Invocation + Clone + Send + 'static {
+        move |op| Invocation {
+            server: self.server(op.thread),
+            ..op
+        }
     }
 }

@@ -55,21 +55,27 @@ fn describe(page: &mut String, workload: &dyn Workload) {
     }
 }
 
+/// Compares a text with a committed file, or writes that file when `SCHISM_BLESS` is set.
+#[cfg(test)]
+pub(crate) fn assert_golden(path: &str, text: &str) {
+    let full = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(path);
+    if std::env::var_os("SCHISM_BLESS").is_some() {
+        std::fs::create_dir_all(full.parent().unwrap()).unwrap();
+        std::fs::write(&full, text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&full).unwrap_or_default();
+    assert!(
+        committed == text,
+        "{path} is out of date; if the change is meant, run SCHISM_BLESS=1 cargo test -p workloads"
+    );
+}
+
 #[cfg(test)]
 mod tests {
-    /// The committed page is what the registry says.
     #[test]
     fn the_page_is_up_to_date() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/workloads.md");
-        let page = super::markdown();
-        if std::env::var_os("SCHISM_BLESS").is_some() {
-            std::fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs")).unwrap();
-            std::fs::write(path, &page).unwrap();
-        }
-        let committed = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            committed == page,
-            "docs/workloads.md is out of date; run SCHISM_BLESS=1 cargo test -p workloads"
-        );
+        super::assert_golden("docs/workloads.md", &super::markdown());
     }
 }

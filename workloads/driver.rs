@@ -7,7 +7,7 @@
 use crate::generator::{Context, Generator, Invocation, Next, Outcome, Update};
 
 /// A generator together with its threads.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Driver {
     generator: Box<dyn Generator>,
     context: Context,
@@ -84,9 +84,10 @@ impl Driver {
     fn begin(&mut self, op: &Invocation) {
         assert!(
             self.context.free.remove(op.thread),
-            "the generator wants `{}` done by thread {}, which is not free",
+            "the generator wants `{}` done by thread {}, which is not free: {:#?}",
             op.f,
-            op.thread
+            op.thread,
+            self.generator
         );
         self.open += 1;
         self.context.last = op.thread;

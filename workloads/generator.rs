@@ -36,6 +36,8 @@ mod sleep;
 mod threads;
 mod until_ok;
 
+use std::fmt::Debug;
+
 use serde_json::Value;
 
 pub use any::{Any, any};
@@ -181,7 +183,7 @@ impl Context {
 }
 
 /// A value that says what to do next.
-pub trait Generator: BoxedClone + Send {
+pub trait Generator: BoxedClone + Debug + Send {
     /// The next operation, given the time and the free threads. Nothing is done yet: the caller
     /// may ask again, and what was said before is then void.
     fn next(&mut self, context: &Context) -> Next;
@@ -368,3 +370,6 @@ impl Generator for Box<dyn Generator> {
         self
     }
 }
+
+#[cfg(test)]
+mod laws;

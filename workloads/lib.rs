@@ -13,9 +13,11 @@ pub mod simulate;
 
 mod clients;
 mod holder;
+mod ids;
 mod leader;
 mod lock;
 mod register;
+mod set;
 
 use serde_json::{Map, Value};
 use spec::{Param, Params};
@@ -24,7 +26,13 @@ pub use driver::{Driver, Step};
 pub use generator::Generator;
 
 /// All workloads, in the order in which they are listed.
-pub static WORKLOADS: &[&dyn Workload] = &[&lock::Lock, &leader::Leader, &register::Register];
+pub static WORKLOADS: &[&dyn Workload] = &[
+    &lock::Lock,
+    &leader::Leader,
+    &register::Register,
+    &set::Set,
+    &ids::Ids,
+];
 
 /// The workload with this name.
 pub fn find(name: &str) -> Option<&'static dyn Workload> {
@@ -192,6 +200,29 @@ mod tests {
                     assert!(event.server.is_none_or(|server| server < 3));
                 }
             }
+        }
+    }
+
+    /// What a seed means must not change, or old plans could not be run again.
+    #[test]
+    fn the_traces_are_pinned() {
+        for workload in WORKLOADS {
+            let params = Params::resolve(workload.params(), []).unwrap();
+            let setup = Setup {
+                servers: ["n1", "n2", "n3"].map(str::to_owned).to_vec(),
+                threads: 3,
+                seed: 7,
+            };
+            let model = simulate::imperfect(1_500_000);
+            let generator = workload.generator(&params, &setup);
+            let trace = simulate::simulate(generator, 3, 2_000_000_000, model);
+            let lines: String = trace
+                .events
+                .iter()
+                .take(80)
+                .map(ToString::to_string)
+                .collect();
+            docs::assert_golden(&format!("workloads/golden/{}.txt", workload.name()), &lines);
         }
     }
 

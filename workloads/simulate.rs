@@ -76,6 +76,25 @@ pub struct Event {
     pub outcome: Outcome,
 }
 
+impl std::fmt::Display for Event {
+    /// One line: time, process, outcome, function, key, value, server, reason.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Event { time, process, .. } = self;
+        write!(f, "{time} {process} {:?} {}", self.outcome, self.f)?;
+        if !self.key.is_null() {
+            write!(f, " {}", self.key)?;
+        }
+        write!(f, " {}", self.value)?;
+        if let Some(server) = self.server {
+            write!(f, " at server {server}")?;
+        }
+        if let Some(error) = self.error {
+            write!(f, " {error}")?;
+        }
+        writeln!(f)
+    }
+}
+
 /// Why a simulation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {

@@ -4,7 +4,7 @@ use super::parts::Parts;
 use super::{Context, Generator, Next, Update};
 
 /// Does what is soonest; see [`any`].
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Any(Parts);
 
 /// Whatever one of several generators does soonest. Where two are equally soon they take turns.

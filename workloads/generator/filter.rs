@@ -1,9 +1,11 @@
 //! `filter`: operations left out.
 
+use std::fmt::Debug;
+
 use super::{Context, Generator, Invocation, Next, Update};
 
 /// Operations that pass; see [`Generator::filter`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Filter<G, F> {
     inner: G,
     passes: F,
@@ -16,6 +18,12 @@ const MISSES_MAX: usize = 1000;
 impl<G, F> Filter<G, F> {
     pub(super) fn new(inner: G, passes: F) -> Filter<G, F> {
         Filter { inner, passes }
+    }
+}
+
+impl<G: Debug, F> Debug for Filter<G, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Filter").field(&self.inner).finish()
     }
 }
 

@@ -1,9 +1,11 @@
 //! `from_fn`: operations that a function makes.
 
+use std::fmt::Debug;
+
 use super::{Context, Generator, Next, Op, Update};
 
 /// Operations that a function makes; see [`from_fn`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct FromFn<F> {
     function: F,
     made: Option<Op>,
@@ -21,6 +23,15 @@ where
         function,
         made: None,
         done: false,
+    }
+}
+
+impl<F> Debug for FromFn<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FromFn")
+            .field("made", &self.made)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,9 +1,11 @@
 //! `map`: operations changed on their way.
 
+use std::fmt::Debug;
+
 use super::{Context, Generator, Invocation, Next, Update};
 
 /// Operations as a function changes them; see [`Generator::map`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Map<G, F> {
     inner: G,
     change: F,
@@ -12,6 +14,12 @@ pub struct Map<G, F> {
 impl<G, F> Map<G, F> {
     pub(super) fn new(inner: G, change: F) -> Map<G, F> {
         Map { inner, change }
+    }
+}
+
+impl<G: Debug, F> Debug for Map<G, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Map").field(&self.inner).finish()
     }
 }
 

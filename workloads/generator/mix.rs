@@ -4,7 +4,7 @@ use super::{Context, Generator, Next, Update};
 use crate::random::{Random, Seed};
 
 /// Several generators at random; see [`mix`].
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Mix {
     parts: Vec<(u32, Box<dyn Generator>)>,
     random: Random,

@@ -4,7 +4,7 @@
 use super::{Context, Generator, Next, Threads, Update};
 
 /// Generators side by side, each with threads of its own or with all of them.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Parts {
     parts: Vec<Part>,
     /// Who is asked first, so that parts take turns where none is sooner.
@@ -13,7 +13,7 @@ pub(super) struct Parts {
     scratch: Context,
 }
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Part {
     generator: Box<dyn Generator>,
     threads: Option<Threads>,

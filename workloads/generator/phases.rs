@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{Context, Generator, Next, Update};
 
 /// One generator after another; see [`sequence`].
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Sequence(VecDeque<Box<dyn Generator>>);
 
 /// One generator after another, each from when the one before is done. Operations of the one

@@ -4,7 +4,7 @@ use super::parts::Parts;
 use super::{Context, Generator, Next, Threads, Update};
 
 /// Threads partitioned among generators; see [`reserve`].
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Reserve {
     /// What was asked for, until the first context says which threads there are.
     shares: Vec<(usize, Box<dyn Generator>)>,
@@ -60,7 +60,7 @@ impl Generator for Reserve {
 }
 
 /// A copy of a generator for each thread; see [`Generator::each_thread`].
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct EachThread<G> {
     model: G,
     parts: Option<Parts>,
