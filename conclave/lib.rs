@@ -8,7 +8,7 @@
 //!
 //! Where to look: [`api`] is what clients see; [`machine`] is what the log means; [`node`] runs
 //! Raft; [`storage`] is what survives a crash; [`peers`] carries messages between nodes;
-//! [`leases`] decides when a session is over; [`vault`] is the other process.
+//! [`leases`] decides when a session is over; [`mod@vault`] is the other process.
 
 pub mod api;
 pub mod clock;

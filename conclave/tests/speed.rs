@@ -76,3 +76,55 @@ async fn idle() {
         );
     }
 }
+
+/// The half-broken switch: one follower and the leader cannot reach each other, steadily or 2 s of
+/// every 3 s, while both reach the third node.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn half_broken_switch() {
+    for flags in [
+        &[][..],
+        &["--no-prevote"],
+        &["--no-check-quorum"],
+        &["--no-prevote", "--no-check-quorum"],
+    ] {
+        for flapping in [false, true] {
+            let cluster = Cluster::start(3, flags).await;
+            let leader = cluster.leader().await;
+            let cut = cluster.others(leader)[0];
+            let links = [(leader, cut), (cut, leader)];
+            let term = async |node| {
+                cluster.status(node).await.unwrap()["term"]
+                    .as_u64()
+                    .unwrap()
+            };
+            let before = term(cut).await;
+            let (begin, mut changes, mut last) = (Instant::now(), 0, leader);
+            let (mut writes, mut gap, mut written) = (0, Duration::ZERO, Instant::now());
+            while begin.elapsed() < Duration::from_secs(24) {
+                let phase = begin.elapsed().as_millis() % 3000;
+                cluster.cut(&links, !flapping || phase < 2000);
+                for node in 0..3 {
+                    let put = json!({"key": "a", "value": writes});
+                    if cluster
+                        .try_call(node, "/kv/put", put)
+                        .await
+                        .is_some_and(|r| r.is_ok())
+                    {
+                        gap = gap.max(written.elapsed());
+                        written = Instant::now();
+                        writes += 1;
+                        changes += usize::from(node != last);
+                        last = node;
+                    }
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+            let terms = term(cut).await - before;
+            let kind = if flapping { "flapping" } else { "steady" };
+            eprintln!(
+                "{flags:?} {kind}: +{terms} terms, {changes} changes of leader, longest gap {gap:?}"
+            );
+        }
+    }
+}
