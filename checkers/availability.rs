@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::faults::{Spans, faults, join, outages};
 use crate::holds::ACQUIRES;
 use crate::ident::Ident;
-use crate::observations::views;
+use crate::observations::{View, views};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -168,8 +168,8 @@ impl Gap {
 struct Writes<'h> {
     /// When writes were decided, in order.
     served: Vec<EventRef<'h>>,
-    /// When they were asked for.
-    asked: Vec<u64>,
+    /// Where they were asked for, in order.
+    asked: Vec<EventRef<'h>>,
     /// When one of them was decided while others were open.
     busy: FxHashSet<usize>,
     tried: u64,
@@ -211,7 +211,7 @@ impl<'h> Writes<'h> {
                 continue;
             }
             open += 1;
-            writes.asked.push(event.time());
+            writes.asked.push(event);
             writes.first.get_or_insert(event.time());
             writes.tried += 1;
             let decided = u64::from(is_decided(&op));
@@ -352,8 +352,11 @@ fn longest_gap(judged: &Spans, writes: &Writes<'_>, from_demand: bool) -> Gap {
         let within = within.take_while(|&(time, _)| time <= end);
         for (to, index) in within.chain([(end, usize::MAX)]) {
             let begin = if from_demand && !busy {
-                let next = writes.asked.partition_point(|&asked| asked < from);
-                writes.asked.get(next).copied().unwrap_or(u64::MAX)
+                let next = writes.asked.partition_point(|asked| asked.time() < from);
+                writes
+                    .asked
+                    .get(next)
+                    .map_or(u64::MAX, |asked| asked.time())
             } else {
                 from
             };
@@ -456,6 +459,16 @@ fn tell_gap(history: &History, writes: &Writes<'_>, gap: Gap, bound: Option<u64>
         story.tell(event, "the first write after the gap is answered");
         range.end = event.index();
     }
+    let next = writes
+        .asked
+        .partition_point(|asked| asked.time() < gap.from);
+    let tried = writes.asked.get(next).or(writes.asked.last());
+    if let Some(&asked) = tried.filter(|asked| asked.time() <= gap.to) {
+        story.tell(
+            asked,
+            format!("{} asks for a {}", words::who(asked), asked.f()),
+        );
+    }
     story.tell_faults(history, range);
     Checked::invalid(story.finish(format!(
         "no write was completed for {} while a majority of servers was connected; the bound is {}",
@@ -466,13 +479,13 @@ fn tell_gap(history: &History, writes: &Writes<'_>, gap: Gap, bound: Option<u64>
 
 fn tell_leaderless(history: &History, gap: Gap, bound: u64) -> Checked {
     let mut story = Story::default();
-    let mut seen = views(history).filter(|view| view.event.time() >= gap.from);
     let mut range = 0..history.len();
-    if let Some(view) = seen.next() {
+    let before = |view: &View<'_>| view.event.time() <= gap.from;
+    if let Some(view) = views(history).take_while(before).last() {
         story.tell(view.event, "no leader is named by a majority from here on");
         range.start = view.event.index();
     }
-    if let Some(view) = seen.find(|view| view.event.time() >= gap.to) {
+    if let Some(view) = views(history).find(|view| view.event.time() >= gap.to) {
         story.tell(view.event, "a majority names one again");
         range.end = view.event.index();
     }

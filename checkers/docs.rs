@@ -11,7 +11,8 @@ pub fn markdown() -> String {
          What a history can be judged for. Each checker says `valid`, `invalid` with a \
          counterexample, or `unknown` with a reason; running out of budget is `unknown`, and so is \
          a history that does not speak of the property. Parameters stand in the header of the \
-         history.\n\n\
+         history; `threads` and `clients` there say which processes are one thread and on which \
+         node it runs.\n\n\
          This page is generated from the list in the code; do not edit it.\n\n\
          | checker | promise |\n|---|---|\n",
     );

@@ -7,8 +7,8 @@
 
 use history::{EventRef, History, ValueRef};
 use rustc_hash::FxHashMap;
-use serde_json::Value;
 
+use crate::actors::Actors;
 use crate::ident::Ident;
 
 /// Names of events that end faults where no phases are recorded.
@@ -27,7 +27,8 @@ pub(crate) struct Fault<'h> {
     pub(crate) begin: EventRef<'h>,
     /// Where it ended; `None` if it lasted to the end of the history.
     pub(crate) end: Option<EventRef<'h>>,
-    /// Whether a majority of servers was connected meanwhile, as far as that is known.
+    /// Whether a majority of servers was connected all the time, as far as that is known: the
+    /// beginning says it of the moment, the end of all the time.
     pub(crate) majority: Option<bool>,
     /// Whether it landed: a fault without evidence does not count as done.
     pub(crate) verified: bool,
@@ -43,15 +44,19 @@ impl<'h> Fault<'h> {
         self.verified && names.contains(&self.begin.f())
     }
 
-    /// The names of its targets.
+    /// The names of its targets: a list, or a string with commas.
     fn targets(&self) -> Vec<&'h str> {
         let Some(target) = self.begin.value().get("target") else {
             return Vec::new();
         };
-        match target.as_list() {
-            Some(items) => items.filter_map(ValueRef::as_str).collect(),
-            None => target.as_str().into_iter().collect(),
+        if let Some(items) = target.as_list() {
+            return items.filter_map(ValueRef::as_str).collect();
         }
+        let names = target
+            .as_str()
+            .into_iter()
+            .flat_map(|names| names.split(','));
+        names.map(str::trim).collect()
     }
 }
 
@@ -69,6 +74,10 @@ pub(crate) fn faults(history: &History) -> Vec<Fault<'_>> {
             Some("end") => {
                 if let Some(at) = id.and_then(|id| open_by_id.remove(&id)) {
                     found[at].end = Some(event);
+                    let lost_meanwhile = majority(value) == Some(false);
+                    if lost_meanwhile {
+                        found[at].majority = Some(false);
+                    }
                 }
                 continue;
             }
@@ -86,11 +95,15 @@ pub(crate) fn faults(history: &History) -> Vec<Fault<'_>> {
         found.push(Fault {
             begin: event,
             end: None,
-            majority: value.get("majority").and_then(ValueRef::as_bool),
+            majority: majority(value),
             verified: value.get("verified").and_then(ValueRef::as_bool) != Some(false),
         });
     }
     found
+}
+
+fn majority(value: ValueRef<'_>) -> Option<bool> {
+    value.get("majority").and_then(ValueRef::as_bool)
 }
 
 /// Ends the open faults of one target, or all of them when none is named.
@@ -144,48 +157,32 @@ pub(crate) fn outages(faults: &[Fault<'_>]) -> Spans {
             .iter()
             .filter(|fault| fault.majority == Some(false))
             .map(|fault| (fault.begin.time(), fault.end_time()))
+            .filter(|(begin, end)| begin < end)
             .collect(),
     )
 }
 
-/// What was done to client processes: when each could not run, and when each was killed.
+/// What was done to client threads: when each could not run, and when each was killed.
 #[derive(Debug, Default)]
 pub(crate) struct Fates {
     frozen: FxHashMap<u32, Spans>,
-    /// Kills, in the order of the history: event and process.
+    /// Kills, in the order of the history: event and thread.
     pub(crate) kills: Vec<(usize, u32)>,
 }
 
 impl Fates {
-    /// Reads them off the faults. A fault hits a process if it targets it by its own name or by
-    /// that of its node, which the header parameter `clients` gives.
-    pub(crate) fn of(history: &History, faults: &[Fault<'_>]) -> Fates {
-        let mut by_name: FxHashMap<String, Vec<u32>> = FxHashMap::default();
-        let clients = history
-            .header
-            .params
-            .get("clients")
-            .and_then(Value::as_object);
-        for id in 0..u32::try_from(history.process_count()).unwrap_or(u32::MAX) {
-            let name = history.process_name(id).to_string();
-            let node = clients
-                .and_then(|nodes| nodes.get(&name))
-                .and_then(Value::as_str);
-            if let Some(node) = node.filter(|node| *node != name) {
-                by_name.entry(node.to_owned()).or_default().push(id);
-            }
-            by_name.entry(name).or_default().push(id);
-        }
+    /// Reads them off the faults. A fault hits a thread if it targets its process by name, or its
+    /// node.
+    pub(crate) fn of(actors: &Actors, faults: &[Fault<'_>]) -> Fates {
         let mut fates = Fates::default();
         for fault in faults {
-            for target in fault.targets() {
-                for &process in by_name.get(target).into_iter().flatten() {
-                    if fault.has_one_of(FREEZES) {
-                        let span = (fault.begin.time(), fault.end_time());
-                        fates.frozen.entry(process).or_default().push(span);
-                    } else if fault.has_one_of(KILLS) {
-                        fates.kills.push((fault.begin.index(), process));
-                    }
+            let targets = fault.targets();
+            for &actor in targets.iter().flat_map(|target| actors.named(target)) {
+                if fault.has_one_of(FREEZES) {
+                    let span = (fault.begin.time(), fault.end_time());
+                    fates.frozen.entry(actor).or_default().push(span);
+                } else if fault.has_one_of(KILLS) {
+                    fates.kills.push((fault.begin.index(), actor));
                 }
             }
         }
@@ -195,9 +192,9 @@ impl Fates {
         fates
     }
 
-    /// How much of `from..to` the process could run, nanoseconds.
-    pub(crate) fn awake(&self, process: u32, from: u64, to: u64) -> u64 {
-        let frozen = self.frozen.get(&process);
+    /// How much of `from..to` the thread could run, nanoseconds.
+    pub(crate) fn awake(&self, actor: u32, from: u64, to: u64) -> u64 {
+        let frozen = self.frozen.get(&actor);
         to.saturating_sub(from) - frozen.map_or(0, |spans| covered(spans, from, to.max(from)))
     }
 }
@@ -219,13 +216,13 @@ mod tests {
             300 nemesis freeze - {"id":1,"phase":"end","target":"c1"}
             400 nemesis cut - {"id":2,"phase":"end","target":"n1"}
             500 nemesis kill - {"id":3,"phase":"begin","target":"c1","verified":false}
-            600 nemesis kill - {"id":4,"phase":"begin","target":["c1","n2"]}
+            600 nemesis kill - {"id":4,"phase":"begin","target":"n2,c1"}
             "#,
         );
         let found = faults(&history);
         assert_eq!(found.len(), 4);
         assert_eq!(outages(&found), [(200_000_000, 400_000_000)]);
-        let fates = Fates::of(&history, &found);
+        let fates = Fates::of(&Actors::of(&history), &found);
         assert_eq!(fates.kills, [(7, 0)]);
         assert_eq!(fates.awake(0, 0, 350_000_000), 150_000_000);
         assert!(!found[2].verified && found[3].end.is_none());
@@ -249,7 +246,7 @@ mod tests {
             .map(|fault| fault.end_time() / 1_000_000)
             .collect();
         assert_eq!(ends, [200, 300]);
-        let fates = Fates::of(&history, &found);
+        let fates = Fates::of(&Actors::of(&history), &found);
         assert_eq!(fates.awake(0, 90_000_000, 210_000_000), 20_000_000);
     }
 

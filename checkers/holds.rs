@@ -15,6 +15,7 @@
 use history::{EventRef, History, NONE, Op, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 
+use crate::actors::Actors;
 use crate::faults::{Fates, faults};
 use crate::ident::integer_at;
 
@@ -47,12 +48,12 @@ pub(crate) struct Renewal<'h> {
     pub(crate) ttl: Option<u64>,
 }
 
-/// One hold of one lock by one process.
+/// One hold of one lock by one thread.
 pub(crate) struct Hold<'h> {
     /// The number of the lock's key, [`NONE`] for a history with one lock without a name.
     pub(crate) key: u32,
-    /// The number of the process.
-    pub(crate) process: u32,
+    /// The thread that was granted it, see [`crate::actors`].
+    pub(crate) owner: u32,
     /// The request.
     pub(crate) acquire: Op<'h>,
     /// The grant.
@@ -67,6 +68,12 @@ pub(crate) struct Hold<'h> {
     pub(crate) renewals: Vec<Renewal<'h>>,
     /// When the last attempt to renew that may have worked was over; `u64::MAX` if one never was.
     pub(crate) last_attempt: u64,
+    /// A renewal that the service refused as not held, before anything else ended the hold; the
+    /// client may have said `lost` in the same moment.
+    pub(crate) refused: Option<EventRef<'h>>,
+    /// Where its holder gave it up, even if that was after it ended for the holder: it asked for
+    /// the release, or was killed.
+    pub(crate) given_up: Option<EventRef<'h>>,
     /// Where and why it ended for its holder.
     pub(crate) end: Option<(EventRef<'h>, End)>,
     /// The last thing that the holder began to do as a holder, and that did not fail.
@@ -140,38 +147,40 @@ impl Drift {
 /// All holds of a history, in the order of their grants, and what belongs to none.
 pub(crate) struct Holds<'h> {
     pub(crate) holds: Vec<Hold<'h>>,
-    /// Releases that were acknowledged to a process that held nothing.
+    /// Acts that happened, each with the thread that did it.
+    pub(crate) acts: Vec<(Op<'h>, u32)>,
+    /// Releases that were acknowledged to a thread that held nothing.
     pub(crate) releases_not_owned: u64,
-    /// What was done to the processes.
+    /// What was done to the threads.
     pub(crate) fates: Fates,
 }
 
 impl<'h> Holds<'h> {
     /// Reads the holds off a history: one pass.
     pub(crate) fn of(history: &'h History) -> Holds<'h> {
-        let faults = faults(history);
+        let actors = Actors::of(history);
+        let fates = Fates::of(&actors, &faults(history));
         let mut reader = Reader {
+            actors,
             ttl_default: history.header.param_ms("ttl_ms"),
             holds: Vec::new(),
-            open: FxHashMap::default(),
+            acts: Vec::new(),
             latest: FxHashMap::default(),
             by_token: FxHashMap::default(),
-            open_of_process: FxHashMap::default(),
+            by_owner_and_token: FxHashMap::default(),
+            of_owner: FxHashMap::default(),
             releases_not_owned: 0,
         };
-        let fates = Fates::of(history, &faults);
         let mut kills = fates.kills.iter().peekable();
         for event in history.events() {
-            while let Some(&&(at, process)) = kills.peek()
-                && at <= event.index()
-            {
-                reader.end_all(process, history.event(at), End::Died);
-                kills.next();
+            while let Some((at, owner)) = kills.next_if(|(at, _)| *at <= event.index()) {
+                reader.end_all(*owner, history.event(*at), End::Died);
             }
             reader.read(event);
         }
         Holds {
             holds: reader.holds,
+            acts: reader.acts,
             releases_not_owned: reader.releases_not_owned,
             fates,
         }
@@ -215,16 +224,18 @@ pub(crate) fn ttl_of(value: ValueRef<'_>) -> Option<u64> {
 }
 
 struct Reader<'h> {
+    actors: Actors,
     ttl_default: Option<u64>,
     holds: Vec<Hold<'h>>,
-    /// The open hold of a process on a key.
-    open: FxHashMap<(u32, u32), usize>,
-    /// The latest hold of a process on a key, open or not.
+    acts: Vec<(Op<'h>, u32)>,
+    /// The latest hold of a thread on a key.
     latest: FxHashMap<(u32, u32), usize>,
-    /// The latest hold of a process with a token.
+    /// The latest hold of a key with a token.
     by_token: FxHashMap<(u32, i128), usize>,
-    /// The holds of a process since all of them last ended; some may have ended already.
-    open_of_process: FxHashMap<u32, Vec<usize>>,
+    /// The latest hold of a thread with a token: a resource may have another name than its lock.
+    by_owner_and_token: FxHashMap<(u32, i128), usize>,
+    /// The holds of a thread since all of them last ended; some may have ended already.
+    of_owner: FxHashMap<u32, Vec<usize>>,
     releases_not_owned: u64,
 }
 
@@ -247,8 +258,8 @@ impl<'h> Reader<'h> {
                 self.acquired(op, event);
             } else if f == "renew" {
                 self.renewed(op, event);
-            } else if GUARDED.contains(&f) && event.error() == Some("stale-token") {
-                self.refused(op, event);
+            } else if GUARDED.contains(&f) {
+                self.answered(op, event);
             }
         }
     }
@@ -258,21 +269,21 @@ impl<'h> Reader<'h> {
             return;
         };
         let key = op.key_id().unwrap_or(NONE);
-        let process = op.process_id();
-        if let Some(&old) = self.open.get(&(process, key)) {
+        let owner = self.actors.of_process(op.process_id());
+        if let Some(&old) = self.latest.get(&(owner, key)) {
             self.end(old, event, End::Replaced);
         }
         let token = integer_at(answer, "token");
         let index = self.holds.len();
-        self.open.insert((process, key), index);
-        self.latest.insert((process, key), index);
+        self.latest.insert((owner, key), index);
         if let Some(token) = token {
-            self.by_token.insert((process, token), index);
+            self.by_token.insert((key, token), index);
+            self.by_owner_and_token.insert((owner, token), index);
         }
-        self.open_of_process.entry(process).or_default().push(index);
+        self.of_owner.entry(owner).or_default().push(index);
         self.holds.push(Hold {
             key,
-            process,
+            owner,
             acquire: op,
             granted: event,
             token,
@@ -282,89 +293,120 @@ impl<'h> Reader<'h> {
                 .or(self.ttl_default),
             renewals: Vec::new(),
             last_attempt: event.time(),
+            refused: None,
+            given_up: None,
             end: None,
             last_act: None,
         });
     }
 
+    /// The hold under which something is done, ended or not.
+    fn hold_of(&self, event: EventRef<'h>) -> Option<usize> {
+        let owner = self.actors.of_process(event.process_id());
+        let key = event.key_id().unwrap_or(NONE);
+        match integer_at(event.value(), "token") {
+            Some(token) => {
+                let of_key = self.by_token.get(&(key, token));
+                of_key.or_else(|| self.by_owner_and_token.get(&(owner, token)))
+            }
+            None => self.latest.get(&(owner, key)),
+        }
+        .copied()
+    }
+
     fn renewed(&mut self, op: Op<'h>, event: EventRef<'h>) {
-        let key = op.key_id().unwrap_or(NONE);
-        let Some(&index) = self.open.get(&(op.process_id(), key)) else {
+        let Some(index) = self.hold_of(op.invoke) else {
             return;
         };
         let hold = &mut self.holds[index];
-        match op.outcome() {
-            Outcome::Ok => {
+        let ended_before = hold
+            .end
+            .is_some_and(|(end, _)| end.index() < op.invoke.index());
+        if ended_before {
+            return;
+        }
+        match (op.outcome(), op.error()) {
+            (Outcome::Ok, _) if hold.end.is_none() => {
                 let ttl = op.output().and_then(ttl_of).or_else(|| ttl_of(op.input()));
                 let ttl = ttl.or(hold.ttl);
                 hold.renewals.push(Renewal { op, ttl });
                 hold.last_attempt = event.time();
             }
-            Outcome::Info => hold.last_attempt = event.time(),
-            Outcome::Fail if matches!(op.error(), None | Some("not-held")) => {
-                self.end(index, event, End::RenewRefused);
+            (Outcome::Ok, _) => {}
+            (Outcome::Info, _) => hold.last_attempt = event.time(),
+            (Outcome::Fail, error) => {
+                if error == Some("not-held") && hold.end.is_none_or(|(_, end)| end == End::Lost) {
+                    hold.refused = Some(event);
+                }
+                match error {
+                    None | Some("not-held") => self.end(index, event, End::RenewRefused),
+                    Some("stale-token") => self.end(index, event, End::TokenRefused),
+                    Some("deadline-passed") => self.end(index, event, End::Lost),
+                    Some(_) => {}
+                }
             }
-            Outcome::Fail => {}
         }
     }
 
     fn release(&mut self, op: Op<'h>) {
-        let key = op.key_id().unwrap_or(NONE);
-        match self.open.get(&(op.process_id(), key)) {
-            Some(&index) => self.end(index, op.invoke, End::Released),
-            None if op.is_ok() => self.releases_not_owned += 1,
-            None => {}
+        let hold = self.hold_of(op.invoke);
+        let held = hold.is_some_and(|index| self.holds[index].end.is_none());
+        if let Some(index) = hold {
+            self.end(index, op.invoke, End::Released);
+        }
+        if !held && op.is_ok() {
+            self.releases_not_owned += 1;
         }
     }
 
     fn lost(&mut self, event: EventRef<'h>) {
-        match event.key_id() {
-            Some(key) => {
-                if let Some(&index) = self.open.get(&(event.process_id(), key)) {
-                    self.end(index, event, End::Lost);
-                }
-            }
-            None => self.end_all(event.process_id(), event, End::Lost),
+        let names_one = event.key_id().is_some() || event.value().get("token").is_some();
+        if !names_one {
+            let owner = self.actors.of_process(event.process_id());
+            self.end_all(owner, event, End::Lost);
+        } else if let Some(index) = self.hold_of(event) {
+            self.end(index, event, End::Lost);
         }
-    }
-
-    /// The hold under which something is done: that of the token, else that of the key.
-    fn hold_of(&self, op: &Op<'h>) -> Option<usize> {
-        let process = op.process_id();
-        if let Some(token) = integer_at(op.input(), "token") {
-            return self.by_token.get(&(process, token)).copied();
-        }
-        self.latest
-            .get(&(process, op.key_id().unwrap_or(NONE)))
-            .copied()
     }
 
     fn act(&mut self, op: Op<'h>) {
+        let hold = self.hold_of(op.invoke);
+        if op.f() == "act" && op.is_ok() {
+            let owner = hold.map(|index| self.holds[index].owner);
+            let owner = owner.unwrap_or_else(|| self.actors.of_process(op.process_id()));
+            self.acts.push((op, owner));
+        }
         if op.outcome() != Outcome::Fail
-            && let Some(index) = self.hold_of(&op)
+            && let Some(index) = hold
         {
             self.holds[index].last_act = Some(op);
         }
     }
 
-    fn refused(&mut self, op: Op<'h>, event: EventRef<'h>) {
-        if let Some(index) = self.hold_of(&op) {
-            self.end(index, event, End::TokenRefused);
+    /// The answer to a guarded operation; some failures tell the holder that it is none.
+    fn answered(&mut self, op: Op<'h>, event: EventRef<'h>) {
+        let end = match op.error() {
+            Some("stale-token") => End::TokenRefused,
+            Some("not-held" | "deadline-passed") => End::Lost,
+            _ => return,
+        };
+        if op.outcome() == Outcome::Fail
+            && let Some(index) = self.hold_of(op.invoke)
+        {
+            self.end(index, event, end);
         }
     }
 
     fn end(&mut self, index: usize, event: EventRef<'h>, end: End) {
         let hold = &mut self.holds[index];
-        if hold.end.is_some() {
-            return;
+        hold.end.get_or_insert((event, end));
+        if matches!(end, End::Released | End::Died) {
+            hold.given_up.get_or_insert(event);
         }
-        hold.end = Some((event, end));
-        let (process, key) = (hold.process, hold.key);
-        self.open.remove(&(process, key));
     }
 
-    fn end_all(&mut self, process: u32, event: EventRef<'h>, end: End) {
-        for index in self.open_of_process.remove(&process).unwrap_or_default() {
+    fn end_all(&mut self, owner: u32, event: EventRef<'h>, end: End) {
+        for index in self.of_owner.remove(&owner).unwrap_or_default() {
             self.end(index, event, end);
         }
     }
@@ -420,6 +462,39 @@ mod tests {
             ),
             []
         );
+    }
+
+    #[test]
+    fn a_hold_goes_on_in_the_next_process_of_its_thread() {
+        let text = r#"
+            param threads 2
+            param drift_ms 0
+            0-100 0 acquire L {"ttl_ms":4000} -> {"token":1}
+            1000-2000 0 renew L {"ttl_ms":4000,"token":1} -> info timeout
+            3000-3100 2 renew L {"ttl_ms":4000,"token":1} -> null
+            5000-5100 2 renew L {"ttl_ms":4000,"token":1} -> info timeout"#;
+        assert_eq!(holds(text), [(100, 7000, None)]);
+        let ended = |end: &str| holds(&format!("{text}\n{end}"));
+        for (end, why, at) in [
+            (
+                "6000-6100 4 release L {\"token\":1} -> null",
+                End::Released,
+                6000,
+            ),
+            ("6000 4 lost L {\"token\":1}", End::Lost, 6000),
+            (
+                "6000-6100 4 put L {\"v\":1,\"token\":1} -> fail stale-token",
+                End::TokenRefused,
+                6100,
+            ),
+            (
+                "6000-6100 4 put L {\"v\":1,\"token\":1} -> fail deadline-passed",
+                End::Lost,
+                6100,
+            ),
+        ] {
+            assert_eq!(ended(end), [(100, at, Some(why))]);
+        }
     }
 
     #[test]

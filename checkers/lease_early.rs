@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use history::{EventRef, History};
 use rustc_hash::FxHashMap;
 
-use crate::holds::{Drift, End, Hold, Holds};
+use crate::holds::{Drift, Hold, Holds};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -104,33 +104,44 @@ enum Point {
     Granted,
     Renewed(usize),
     /// The holder is no longer owed the lease.
-    Over,
+    GivenUp,
     Refused,
 }
 
-/// The live leases of one lock by deadline, and the deadline of each process.
+/// The live leases of one lock by deadline, and the deadline of each thread.
 #[derive(Default)]
 struct Owed {
     by_deadline: BTreeSet<(u64, u32, usize)>,
-    of_process: FxHashMap<u32, (u64, usize)>,
+    of_owner: FxHashMap<u32, (u64, usize)>,
 }
 
 impl Owed {
-    fn set(&mut self, process: u32, deadline: Option<u64>, hold: usize) {
-        if let Some((old, old_hold)) = self.of_process.remove(&process) {
-            self.by_deadline.remove(&(old, process, old_hold));
+    fn set(&mut self, owner: u32, deadline: Option<u64>, hold: usize) {
+        if let Some((old, old_hold)) = self.of_owner.remove(&owner) {
+            self.by_deadline.remove(&(old, owner, old_hold));
         }
         if let Some(deadline) = deadline {
-            self.of_process.insert(process, (deadline, hold));
-            self.by_deadline.insert((deadline, process, hold));
+            self.of_owner.insert(owner, (deadline, hold));
+            self.by_deadline.insert((deadline, owner, hold));
         }
     }
 
-    /// The lease that lasts longest among those of other processes; a process has one at most.
-    fn longest_of_others(&self, process: u32) -> Option<(u64, usize)> {
+    /// Forgets a lease, if it is still the one that its owner is owed.
+    fn drop_hold(&mut self, owner: u32, hold: usize) {
+        if self
+            .of_owner
+            .get(&owner)
+            .is_some_and(|&(_, owed)| owed == hold)
+        {
+            self.set(owner, None, hold);
+        }
+    }
+
+    /// The lease that lasts longest among those of others; a thread has one at most.
+    fn longest_of_others(&self, owner: u32) -> Option<(u64, usize)> {
         let mut others = self.by_deadline.iter().rev();
         others
-            .find(|&&(_, owner, _)| owner != process)
+            .find(|&&(_, other, _)| other != owner)
             .map(|&(deadline, _, hold)| (deadline, hold))
     }
 }
@@ -144,13 +155,12 @@ fn points(holds: &[Hold<'_>]) -> Vec<(usize, usize, Point)> {
                 points.push((answer.index(), index, Point::Renewed(at)));
             }
         }
-        match hold.end {
-            Some((event, End::RenewRefused)) => points.push((event.index(), index, Point::Refused)),
-            Some((event, End::Released | End::Died)) => {
-                points.push((event.index(), index, Point::Over));
-            }
-            // A replaced lease is replaced where the next one is granted; the others are owed on.
-            Some((_, End::Replaced | End::Lost | End::TokenRefused)) | None => {}
+        // That it is lost or was refused a token makes the holder no less entitled to its lease.
+        if let Some(event) = hold.refused {
+            points.push((event.index(), index, Point::Refused));
+        }
+        if let Some(event) = hold.given_up {
+            points.push((event.index(), index, Point::GivenUp));
         }
     }
     points.sort_by_key(|&(event, hold, _)| (event, hold));
@@ -167,7 +177,7 @@ fn sweep<'h>(holds: &Holds<'h>, drift: Drift) -> Vec<Early<'h>> {
         match point {
             Point::Granted => {
                 let now = hold.granted.time();
-                if let Some((deadline, other)) = owed.longest_of_others(hold.process)
+                if let Some((deadline, other)) = owed.longest_of_others(hold.owner)
                     && deadline > now
                 {
                     found.push(Early {
@@ -177,17 +187,16 @@ fn sweep<'h>(holds: &Holds<'h>, drift: Drift) -> Vec<Early<'h>> {
                         deadline,
                     });
                 }
-                owed.set(hold.process, hold.deadline_after(None, drift), index);
+                owed.set(hold.owner, hold.deadline_after(None, drift), index);
             }
             Point::Renewed(at) => {
                 let deadline = hold.deadline_after(Some(&hold.renewals[at]), drift);
-                owed.set(hold.process, deadline, index);
+                owed.set(hold.owner, deadline, index);
             }
-            Point::Over => owed.set(hold.process, None, index),
+            Point::GivenUp => owed.drop_hold(hold.owner, index),
             Point::Refused => {
-                owed.set(hold.process, None, index);
-                if let (Some(deadline), Some((event, _))) = (hold.deadline(drift), hold.end)
-                    && event.error() == Some("not-held")
+                owed.drop_hold(hold.owner, index);
+                if let (Some(deadline), Some(event)) = (hold.deadline(drift), hold.refused)
                     && deadline > event.time()
                 {
                     found.push(Early {
@@ -318,6 +327,19 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_says_lost_while_it_is_refused_hides_nothing() {
+        let text = r#"
+            param threads 2
+            param drift_ms 0
+            0-100 0 acquire L {"ttl_ms":4000} -> {"token":1}
+            3000-3100 0 renew L {"ttl_ms":4000,"token":1} -> fail not-held
+            3050 0 lost L {"token":1}"#;
+        assert_eq!(check(text).counted("refused_early"), Some(1));
+        // It had said so before: what is refused then may be the client's own matter.
+        assert_eq!(check(&text.replace("3050", "2000")).verdict, Verdict::Valid);
+    }
+
+    #[test]
     fn who_releases_or_dies_is_owed_nothing_and_who_loses_is() {
         let text = |end: &str| format!("{}\n{end}", RENEWED.replace("5000-5600", "4000-4100"));
         assert_eq!(
@@ -329,5 +351,7 @@ mod tests {
             Verdict::Valid
         );
         assert_eq!(check(&text("3000 A lost L")).verdict, Verdict::Invalid);
+        let gave_up = text("3000 A lost L\n3100-3200 A release L");
+        assert_eq!(check(&gave_up).verdict, Verdict::Valid);
     }
 }

@@ -6,7 +6,7 @@
 use history::{EventRef, History, Kind, NONE, Op, Outcome};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::faults::{Spans, faults, outages};
+use crate::faults::{Spans, faults, join, outages};
 use crate::holds::{ACQUIRES, is_grant, says_held, ttl_of};
 use crate::observations::changes;
 use crate::words::{self, Story};
@@ -29,8 +29,9 @@ impl Checker for LeaseStuck {
 
     fn method(&self) -> &'static str {
         "The last sign of life of a lock is the latest grant or renewal of it that happened or \
-         may have happened; a new leader and the end of an outage of the majority count as one, \
-         since a service may then begin to count anew. An acquire that is asked for later than \
+         may have happened (an unanswered one until the faults are over under which it was given \
+         up); a new leader and the end of an outage of the majority count as one, since a service \
+         may then begin to count anew. An acquire that is asked for later than \
          ttl plus slack after that, and is refused because the lock is held, convicts. One pass: \
          O(n). Source: etcd issues 12291, 13019 and 12381."
     }
@@ -112,6 +113,8 @@ struct Sweep<'h> {
     /// When a leader was replaced, and the outages of the majority.
     leaders: Vec<u64>,
     outages: Spans,
+    /// When any fault was on.
+    hurt: Spans,
     locks: FxHashMap<u32, Lock<'h>>,
     grants: u64,
     refused: u64,
@@ -126,11 +129,16 @@ impl<'h> Sweep<'h> {
         let mut leaders: Vec<u64> = seen.leaders.iter().map(|event| event.time()).collect();
         leaders.extend(seen.terms.iter().skip(1).map(|(_, event)| event.time()));
         leaders.sort_unstable();
+        let faults = faults(history);
+        let spans = faults
+            .iter()
+            .map(|fault| (fault.begin.time(), fault.end_time()));
         Sweep {
             ttl_default: history.header.param_ms("ttl_ms"),
             slack: history.header.param_ms("slack_ms"),
             leaders,
-            outages: outages(&faults(history)),
+            outages: outages(&faults),
+            hurt: join(spans.collect()),
             locks: FxHashMap::default(),
             grants: 0,
             refused: 0,
@@ -168,8 +176,8 @@ impl<'h> Sweep<'h> {
     /// A request that gave or may have given the lock. It counts from where it was asked for,
     /// because another may be refused for its sake before it is answered.
     fn sign(&mut self, op: Op<'h>, granted: bool) {
+        let answered = self.over(&op);
         let lock = self.locks.entry(op.key_id().unwrap_or(NONE)).or_default();
-        let answered = op.completion.map_or(u64::MAX, EventRef::time);
         let ttl = op
             .output()
             .and_then(ttl_of)
@@ -193,6 +201,22 @@ impl<'h> Sweep<'h> {
         }
         lock.last = Some(op);
         lock.last_time = lock.last_time.max(answered);
+    }
+
+    /// When a request can no longer take effect: at its answer; without one, when it was given
+    /// up, but not before the faults under which it was given up are over, since it may have
+    /// waited at a server that was frozen or cut off.
+    fn over(&self, op: &Op<'h>) -> u64 {
+        let Some(end) = op.completion.map(EventRef::time) else {
+            return u64::MAX;
+        };
+        if op.outcome() != Outcome::Info {
+            return end;
+        }
+        let begun = self.hurt.partition_point(|span| span.0 <= end);
+        let last = begun.checked_sub(1).map(|at| self.hurt[at]);
+        last.filter(|span| span.1 >= op.start())
+            .map_or(end, |span| span.1.max(end))
     }
 
     fn judge(&mut self, op: Op<'h>, now: u64) {
@@ -315,6 +339,7 @@ mod tests {
             "15000-15100 A renew L {\"ttl_ms\":10000} -> info timeout",
             "25000-25100 C acquire L {\"ttl_ms\":10000} -> info timeout",
             "25000- C acquire L {\"ttl_ms\":10000}",
+            "500-600 C acquire L {\"ttl_ms\":10000} -> info timeout\n550 nemesis freeze - {\"id\":1,\"phase\":\"begin\",\"target\":\"n1\"}\n12000 nemesis freeze - {\"id\":1,\"phase\":\"end\"}",
             "30050-30200 C acquire L {\"ttl_ms\":10000} -> {\"token\":2}",
             "1 observer leader - {\"leader\":\"n1\",\"term\":1}\n15000 observer leader - {\"leader\":\"n2\",\"term\":2}",
             "500 nemesis cut - {\"id\":1,\"phase\":\"begin\",\"majority\":false}\n20000 nemesis cut - {\"id\":1,\"phase\":\"end\"}",

@@ -8,6 +8,7 @@
 //! What several checkers need is read off the history by [`holds`] (locks and leases), [`faults`]
 //! and [`observations`] (who leads); [`words`] is how a counterexample is told.
 
+mod actors;
 mod budget;
 pub mod docs;
 mod faults;

@@ -121,7 +121,7 @@ fn successors(holds: &Holds<'_>) -> Vec<Option<usize>> {
     for group in holds.by_key() {
         for pair in group.windows(2).rev() {
             let (this, after) = (pair[0], pair[1]);
-            let same = holds.holds[this].process == holds.holds[after].process;
+            let same = holds.holds[this].owner == holds.holds[after].owner;
             next[this] = if same { next[after] } else { Some(after) };
         }
     }
@@ -158,7 +158,7 @@ fn went_on<'h>(
         lost_at,
         evidence,
         acts: act.is_some_and(|act| act.index() == evidence.index()),
-        awake: holds.fates.awake(hold.process, lost_at, evidence.time()),
+        awake: holds.fates.awake(hold.owner, lost_at, evidence.time()),
     })
 }
 

@@ -67,7 +67,7 @@ impl Checker for MutualExclusion {
 
     fn check(&self, history: &History, _budget: &Budget) -> Checked {
         let holds = Holds::of(history);
-        let acts = acts_by_key(history);
+        let acts = acts_by_key(&holds.acts);
         if holds.holds.is_empty() {
             return Checked::unknown(Reason::NotApplicable("no lock was granted".to_owned()));
         }
@@ -92,10 +92,10 @@ impl Checker for MutualExclusion {
             }
             let key = holds.holds[group[0]].key;
             let prefixes = Prefixes::of(&certain);
-            for &act in acts.get(&key).into_iter().flatten() {
-                if let Some(holder) = prefixes.around(act) {
+            for &(act, actor) in acts.get(&key).into_iter().flatten() {
+                if let Some(holder) = prefixes.around(act, actor) {
                     intrusions += 1;
-                    keep(act.invoke.index(), Violation::Act(act, holder));
+                    keep(act.invoke.index(), Violation::Act((act, actor), holder));
                 }
             }
         }
@@ -105,7 +105,7 @@ impl Checker for MutualExclusion {
         };
         result
             .count("grants", holds.holds.len() as u64)
-            .count("acts", acts.values().map(|acts| acts.len() as u64).sum())
+            .count("acts", holds.acts.len() as u64)
             .count("overlaps", overlaps)
             .count("overlap_ms", words::ms(overlap_ns))
             .count("acts_in_anothers_hold", intrusions)
@@ -117,17 +117,19 @@ enum Violation<'h> {
     /// Two holds, by their place among all holds.
     Holds(usize, usize),
     /// An act, and the hold in which it lies.
-    Act(Op<'h>, usize),
+    Act(Act<'h>, usize),
 }
 
-fn acts_by_key(history: &History) -> FxHashMap<u32, Vec<Op<'_>>> {
-    let mut acts: FxHashMap<u32, Vec<Op<'_>>> = FxHashMap::default();
-    for op in history.ops().filter(|op| op.f() == "act" && op.is_ok()) {
-        acts.entry(op.key_id().unwrap_or(NONE))
-            .or_default()
-            .push(op);
+/// An act that happened, and the thread that did it.
+type Act<'h> = (Op<'h>, u32);
+
+fn acts_by_key<'h>(acts: &[Act<'h>]) -> FxHashMap<u32, Vec<Act<'h>>> {
+    let mut by_key: FxHashMap<u32, Vec<Act<'h>>> = FxHashMap::default();
+    for &act in acts {
+        let key = act.0.key_id().unwrap_or(NONE);
+        by_key.entry(key).or_default().push(act);
     }
-    acts
+    by_key
 }
 
 /// The certain holds of one lock, sorted by start.
@@ -139,7 +141,7 @@ fn certain(holds: &Holds<'_>, group: &[usize], drift: Drift) -> Vec<Interval> {
             Interval {
                 start: hold.granted.time(),
                 end: hold.certain_end(drift),
-                owner: hold.process,
+                owner: hold.owner,
                 tag: index,
             }
         })
@@ -177,13 +179,13 @@ impl<'a> Prefixes<'a> {
 
     /// A certain hold of another process in which the whole act lies. The holds are in order of
     /// their grants, so that those that begin before the act are a prefix.
-    fn around(&self, act: Op<'_>) -> Option<usize> {
+    fn around(&self, act: Op<'_>, actor: u32) -> Option<usize> {
         let end = act.completion?.time();
         let begun = self
             .certain
             .partition_point(|interval| interval.start <= act.start());
         self.furthest[begun.checked_sub(1)?]
-            .other_than(act.process_id())
+            .other_than(actor)
             .filter(|other| other.end >= end && other.start < other.end)
             .map(|other| other.tag)
     }
@@ -247,7 +249,7 @@ fn tell(history: &History, holds: &Holds<'_>, drift: Drift, violation: &Violatio
                 words::span(both)
             )))
         }
-        Violation::Act(act, holder) => {
+        Violation::Act((act, actor_id), holder) => {
             told(holder);
             let actor = words::who(act.invoke);
             let own = holds
@@ -255,7 +257,7 @@ fn tell(history: &History, holds: &Holds<'_>, drift: Drift, violation: &Violatio
                 .iter()
                 .rev()
                 .position(|hold| {
-                    hold.process == act.process_id() && hold.granted.index() < act.invoke.index()
+                    hold.owner == actor_id && hold.granted.index() < act.invoke.index()
                 })
                 .map(|back| holds.holds.len() - 1 - back);
             if let Some(own) = own {

@@ -64,7 +64,7 @@ impl Checker for SplitBrain {
         if history.header.workload == "leader" {
             for hold in &holds.holds {
                 if let Some(group) = group_of(hold) {
-                    let leader = Ident::Word(u64::from(hold.process));
+                    let leader = Ident::Word(u64::from(hold.owner));
                     terms.add(group, leader, hold.granted);
                 }
             }
@@ -171,7 +171,7 @@ fn two_believed(history: &History, holds: &Holds<'_>) -> Overlap {
                 Interval {
                     start: hold.granted.time(),
                     end: hold.end_time().min(history.end()),
-                    owner: hold.process,
+                    owner: hold.owner,
                     tag: index,
                 }
             })

@@ -222,8 +222,9 @@ impl<'h> Resources<'h> {
             if let Some(put) = self.unanswered.get_mut(&known)
                 && !put.ambiguous
             {
+                // Once proven, the same value may be read again; it proves nothing more.
+                put.ambiguous = true;
                 let put = *put;
-                self.unanswered.remove(&known);
                 self.judge(key, put.op, token, event, put.rises);
             }
         }
@@ -357,7 +358,7 @@ fn out_of_order<'a, 'h>(grants: &[&'a Hold<'h>]) -> Vec<(&'a Hold<'h>, &'a Hold<
         let token = hold.token.unwrap_or(i128::MIN);
         let same = *by_token.entry((hold.key, token)).or_insert(at);
         // The same process may be told its own grant once more.
-        if same != at && grants[same].process != hold.process {
+        if same != at && grants[same].owner != hold.owner {
             found.push((grants[same], hold));
         } else if let Some(before) = largest_when_asked[at]
             && grants[before].token > hold.token

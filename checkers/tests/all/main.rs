@@ -3,7 +3,11 @@
 
 mod cases;
 mod docs;
+mod made;
+mod oracles;
 mod public_bugs;
 mod registry;
 #[path = "../../script.rs"]
 mod script;
+mod twins;
+mod weird;

@@ -1,0 +1,46 @@
+//! Each checker against a naive statement of its definition.
+//!
+//! An oracle looks at all pairs, all instants or all orders; it shares no code with the checker.
+
+mod ends;
+mod locks;
+mod registers;
+mod times;
+
+use checkers::{Budget, Checked, Verdict, find};
+use history::{EventRef, History, Kind, Op};
+
+/// What the checker of this name says.
+fn check(name: &str, history: &History) -> Checked {
+    find(name)
+        .expect("a checker of this name")
+        .check(history, &Budget::unlimited())
+}
+
+/// Whether it convicts; the oracles decide everything that applies.
+fn convicts(name: &str, history: &History) -> bool {
+    check(name, history).verdict == Verdict::Invalid
+}
+
+/// All answered and unanswered operations that call one of these.
+fn ops<'h>(history: &'h History, functions: &[&str]) -> Vec<Op<'h>> {
+    history
+        .ops()
+        .filter(|op| functions.contains(&op.f()))
+        .collect()
+}
+
+/// Where an operation was answered, in the order of the history; `usize::MAX` if never.
+fn answered(op: Op<'_>) -> usize {
+    op.completion.map_or(usize::MAX, EventRef::index)
+}
+
+/// The entry of a map as an integer.
+fn int(value: history::ValueRef<'_>, name: &str) -> Option<i64> {
+    value.get(name)?.as_i64()
+}
+
+/// Whether the event is the answer to an operation.
+fn is_answer(event: EventRef<'_>) -> bool {
+    event.kind() != Kind::Invoke && event.partner().is_some()
+}

@@ -1,0 +1,155 @@
+//! `linearizable` against all orders of up to eight operations.
+
+use checkers::{Budget, Verdict, find};
+use history::{History, Outcome};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{answered, check, convicts};
+use crate::made::{cases, header, history, register_steps};
+
+/// What an operation does to the value; `None` if it cannot happen there.
+type Effect = Box<dyn Fn(&Value) -> Option<Value>>;
+
+struct Register {
+    call: usize,
+    ret: usize,
+    effect: Effect,
+}
+
+fn register_ops(history: &History, failed_cas_observes: bool) -> Vec<Register> {
+    let mut found = Vec::new();
+    for op in history.ops() {
+        let (input, outcome) = (op.input().to_json(), op.outcome());
+        let effect: Effect = match (op.f(), outcome) {
+            ("read", Outcome::Ok) => {
+                let output = op.output().map(|value| value.to_json());
+                Box::new(move |value| (Some(value) == output.as_ref()).then(|| value.clone()))
+            }
+            ("write", Outcome::Ok | Outcome::Info) => Box::new(move |_| Some(input.clone())),
+            ("cas", Outcome::Ok | Outcome::Info) => {
+                Box::new(move |value| (*value == input[0]).then(|| input[1].clone()))
+            }
+            ("cas", Outcome::Fail) if failed_cas_observes => {
+                Box::new(move |value| (*value != input[0]).then(|| value.clone()))
+            }
+            _ => continue,
+        };
+        let ret = if outcome == Outcome::Info {
+            usize::MAX
+        } else {
+            answered(op)
+        };
+        found.push(Register {
+            call: op.invoke.index(),
+            ret,
+            effect,
+        });
+    }
+    found
+}
+
+/// Tries every order that real time allows.
+fn has_order(ops: &[Register], done: &mut Vec<bool>, value: &Value) -> bool {
+    let left = || (0..ops.len()).filter(|&at| !done[at]);
+    if left().all(|at| ops[at].ret == usize::MAX) {
+        return true;
+    }
+    let first_return = left().map(|at| ops[at].ret).min().unwrap_or(usize::MAX);
+    let next: Vec<usize> = left().filter(|&at| ops[at].call < first_return).collect();
+    next.into_iter().any(|at| {
+        (ops[at].effect)(value).is_some_and(|value| {
+            done[at] = true;
+            let found = has_order(ops, done, &value);
+            done[at] = false;
+            found
+        })
+    })
+}
+
+fn linearizable(history: &History, failed_cas_observes: bool) -> bool {
+    let ops = register_ops(history, failed_cas_observes);
+    has_order(&ops, &mut vec![false; ops.len()], &Value::Null)
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn registers_with_few_values(steps in register_steps(9)) {
+        let made = history(header("register", Value::Null), &steps);
+        prop_assert_eq!(convicts("linearizable", &made), !linearizable(&made, false));
+    }
+
+    #[test]
+    fn a_failed_cas_that_observes(steps in register_steps(9)) {
+        let made = history(header("register", json!({"cas_fail": "observation"})), &steps);
+        prop_assert_eq!(convicts("linearizable", &made), !linearizable(&made, true));
+    }
+
+    /// The same without cas and with distinct writes, which zones decide.
+    #[test]
+    fn registers_with_distinct_writes(mut steps in register_steps(10)) {
+        steps.retain(|step| step.f != "cas");
+        let mut next = 0;
+        for step in steps.iter_mut().filter(|step| step.f == "write") {
+            next += 1;
+            step.input = json!(next);
+        }
+        let made = history(header("register", Value::Null), &steps);
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let found = check("linearizable", &made);
+        prop_assert_eq!(found.verdict == Verdict::Invalid, !linearizable(&made, false));
+        prop_assert_eq!(found.counted("keys_by_zones"), found.counted("keys"));
+    }
+
+    /// The events that a counterexample names are enough to convict by themselves.
+    #[test]
+    fn a_counterexample_convicts(steps in register_steps(16)) {
+        let made = history(header("register", Value::Null), &steps);
+        let found = check("linearizable", &made);
+        let Some(told) = found.counterexample else { return Ok(()) };
+        let keep: Vec<usize> = told.rows.iter().flat_map(|row| {
+            let event = made.event(row.event);
+            let partner = event.partner().map(|partner| partner.index());
+            std::iter::once(row.event).chain(partner)
+        }).collect();
+        let events = keep.iter().copied().collect::<std::collections::BTreeSet<_>>();
+        let part = crate::made::build(
+            header("register", Value::Null),
+            events.into_iter().map(|at| made.event(at).to_event()).collect(),
+        );
+        prop_assert!(convicts("linearizable", &part), "{told:?}");
+        prop_assert!(!linearizable(&part, false));
+    }
+
+    /// Out of steps is never valid, and never a wrong conviction.
+    #[test]
+    fn a_small_budget_is_honoured(steps in register_steps(14), limit in 0u64..40) {
+        let made = history(header("register", Value::Null), &steps);
+        let checker = find("linearizable").expect("the checker");
+        let limited = checker.check(&made, &Budget::new(limit, Budget::DEFAULT_BYTES)).verdict;
+        let full = check("linearizable", &made).verdict;
+        prop_assert!(limited == full || matches!(limited, Verdict::Unknown(_)));
+    }
+}
+
+/// Hundreds of operations at once, which need more than one word of slots.
+#[test]
+fn many_operations_at_once() {
+    for width in [63, 64, 65, 130, 600] {
+        let write = |at: u64| format!("0-1000 {at} write x 7 -> 7\n");
+        let reads = |value: u64| format!("1001-1002 0 read x null -> {value}\n");
+        let writes: String = (0..width).map(write).collect();
+        for (value, convicted) in [(7, false), (8, true)] {
+            let made = crate::script::history("register", &(writes.clone() + &reads(value)));
+            assert_eq!(
+                convicts("linearizable", &made),
+                convicted,
+                "{width} {value}"
+            );
+        }
+    }
+}
