@@ -106,7 +106,7 @@ impl Checker for LossNotice {
 struct Late<'h> {
     granted: EventRef<'h>,
     key: u32,
-    /// The grant to another, if that is how it was lost.
+    /// The grant to another, if there was one before the holder stopped.
     successor: Option<EventRef<'h>>,
     lost_at: u64,
     /// What shows that it went on.
@@ -154,7 +154,7 @@ fn went_on<'h>(
     Some(Late {
         granted: hold.granted,
         key: hold.key,
-        successor: granted_to_another.filter(|event| event.time() <= expired),
+        successor: granted_to_another.filter(|event| event.index() < evidence.index()),
         lost_at,
         evidence,
         acts: act.is_some_and(|act| act.index() == evidence.index()),
@@ -169,11 +169,9 @@ fn tell(history: &History, late: &Late<'_>) -> Checked {
     story.tell(late.granted, format!("{holder} gets the lock{of}"));
     let lost = match late.successor {
         Some(grant) => {
-            story.tell(
-                grant,
-                format!("{} gets it: {holder} has lost it", words::who(grant)),
-            );
-            format!("{} got it", words::who(grant))
+            let taker = words::who(grant);
+            story.tell(grant, format!("{taker} gets it"));
+            format!("{taker} got it at {}", words::at(grant.time()))
         }
         None => "its lease was over".to_owned(),
     };
@@ -223,7 +221,7 @@ mod tests {
         assert_eq!(found.counted("notice_ms_max"), Some(34_900));
         assert_eq!(
             found.counterexample.unwrap().summary,
-            "A went on for 34.9 s after it had lost the lock of L: its lease was over"
+            "A went on for 34.9 s after it had lost the lock of L: B got it at 20.100 s"
         );
         assert_eq!(
             check(&LATE.replace("40000-40100", "7000-7100")).verdict,

@@ -236,10 +236,12 @@ fn tell(history: &History, holds: &Holds<'_>, drift: Drift, violation: &Violatio
             told(second);
             let (a, b) = (&holds.holds[first], &holds.holds[second]);
             story.tell_faults(history, a.granted.index()..b.granted.index());
-            let end = a
-                .certain_end(drift)
-                .min(b.certain_end(drift))
-                .min(history.end());
+            let certain = a.certain_end(drift).min(b.certain_end(drift));
+            let end = if certain == u64::MAX {
+                history.end()
+            } else {
+                certain
+            };
             let both = end.saturating_sub(b.granted.time());
             Checked::invalid(story.finish(format!(
                 "{} got the lock{} while {} certainly held it: two holders for {}",

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::model::{Action, INITIAL, NEVER, Partition, RegisterOp, Val};
 use super::{Decision, Failure, decide};
 use crate::shrink::ddmin;
-use crate::words::{self, Story};
+use crate::words::{self, ROWS_MAX, Story};
 use crate::{Budget, Checked};
 
 /// How many parts are tried to make a counterexample small.
@@ -49,7 +49,8 @@ pub(crate) fn tell(
     } else {
         first
     };
-    let ops: Vec<RegisterOp> = small.iter().map(|&place| cut.ops[place]).collect();
+    let told = parts.complete(&small);
+    let ops: Vec<RegisterOp> = told.iter().map(|&place| cut.ops[place]).collect();
     write_down(history, partition, &ops)
 }
 
@@ -146,6 +147,42 @@ impl<'p> Parts<'p> {
             .iter()
             .map(|&(_, place)| place)
             .filter(move |&place| self.partition.ops[place].call < op.ret)
+    }
+
+    /// The same operations, and for each that saw a value which none of them can have written: the
+    /// last that had written it, and one that certainly changed it afterwards. They prove nothing
+    /// more, but without them it would look as if nobody had written that value.
+    fn complete(&self, places: &[usize]) -> Vec<usize> {
+        let mut all = places.to_vec();
+        for &place in places {
+            let op = self.partition.ops[place];
+            let Some(value) = op.action.needs() else {
+                continue;
+            };
+            if self.sources(op).next().is_some() {
+                continue;
+            }
+            let writers = self.by_value.get(&value).map_or(&[][..], Vec::as_slice);
+            let before = writers.partition_point(|&(ret, _)| ret < op.call);
+            let Some(&(written, writer)) = before.checked_sub(1).map(|at| &writers[at]) else {
+                continue;
+            };
+            let changes = |&&(ret, changer): &&(u32, usize)| {
+                ret < op.call && self.partition.ops[changer].call > written
+            };
+            let between = self.all.iter().filter(changes).map(|&(_, changer)| changer);
+            let plain =
+                |&changer: &usize| matches!(self.partition.ops[changer].action, Action::Write(_));
+            let changer = between
+                .clone()
+                .find(plain)
+                .or_else(|| between.clone().next());
+            all.push(writer);
+            all.extend(changer);
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// These operations and all that they may have seen the effect of, sorted.
@@ -246,7 +283,15 @@ fn write_down(history: &History, partition: &Partition, ops: &[RegisterOp]) -> C
         .max()
         .unwrap_or(0);
     story.tell_faults(history, from..to);
-    Checked::invalid(story.finish(summary))
+    let result = Checked::invalid(story.finish(summary));
+    if told.len() > ROWS_MAX {
+        result.note(format!(
+            "of the {} operations that have no order together, the last {ROWS_MAX} are shown",
+            told.len()
+        ))
+    } else {
+        result
+    }
 }
 
 /// What is wrong, in one sentence.

@@ -92,3 +92,48 @@ fn no_checker_convicts_a_good_case() {
         }
     }
 }
+
+/// What a person reads first says what happened.
+#[test]
+fn counterexamples_are_told_in_words() {
+    for (file, checker, summary) in [
+        (
+            "u01-bad.jsonl",
+            "stale-writes",
+            "put by A with token 33 was accepted on r after token 34 had been accepted",
+        ),
+        (
+            "u04-bad.jsonl",
+            "lease-early",
+            "B got the lease of L at least 2.1 s before that of A was over",
+        ),
+        (
+            "u05-bad.jsonl",
+            "mutual-exclusion",
+            "B got the lock of L while A certainly held it: two holders for 6.8 s",
+        ),
+        (
+            "u07-bad.jsonl",
+            "linearizable",
+            "key x: read by c3 began after write 2 was acknowledged to c2, and returned 1",
+        ),
+        (
+            "u12-bad.jsonl",
+            "loss-notice",
+            "A went on for 154.4 s after it had lost the lock of L: B got it at 31.100 s",
+        ),
+        (
+            "u13-bad.jsonl",
+            "lost-writes",
+            "b1 was acknowledged to b and is missing from the final read",
+        ),
+        (
+            "u24-bad.jsonl",
+            "split-brain",
+            "term 1195 had two leaders, n1 and n2",
+        ),
+    ] {
+        let told = check(checker, &read(file)).counterexample;
+        assert_eq!(told.expect("a counterexample").summary, summary, "{file}");
+    }
+}
