@@ -22,6 +22,8 @@ use crate::protocol::{Measurement, ServiceSpec};
 const UDP_PORT: u16 = 4001;
 const TCP_PORT: u16 = 4002;
 const BLAST_PORT: u16 = 4003;
+/// How many probes are under way at once.
+const PORTION: u32 = 100;
 
 /// Several measurements of one thing, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -150,8 +152,10 @@ pub struct Report {
 pub struct Effort {
     /// The sizes of clusters to make.
     pub sizes: Vec<usize>,
-    /// How often each of them is made, and how many cuts are made.
+    /// How often each of them is made.
     pub repeats: usize,
+    /// How many cuts are made.
+    pub cuts: usize,
     /// How many round trips.
     pub pings: u32,
     /// For how long TCP is sent, once through the switch and once without it.
@@ -163,11 +167,12 @@ pub struct Effort {
 }
 
 impl Default for Effort {
-    /// Takes about twenty seconds.
+    /// Takes about half a minute.
     fn default() -> Self {
         Self {
             sizes: vec![3, 5, 9, 25],
             repeats: 7,
+            cuts: 20,
             pings: 5000,
             tcp: Duration::from_secs(2),
             frames: 50_000,
@@ -195,7 +200,7 @@ pub async fn run(dir: &Path, exe: Option<PathBuf>, effort: &Effort) -> Result<Re
     let report = Report {
         lifecycles,
         forwarding: forwarding(&cluster, effort).await?,
-        cuts: cuts(&cluster, effort.repeats).await?,
+        cuts: cuts(&cluster, effort.cuts).await?,
         accuracy: accuracy(&cluster, effort).await?,
         relay: relay(&cluster, effort).await?,
     };
@@ -333,22 +338,23 @@ async fn accuracy(cluster: &Cluster, effort: &Effort) -> Result<Accuracy, Error>
     network.apply(&matrix).await?;
     let before = network.counters().await?;
     let nonce = monotonic_ns();
-    // In portions that fit into every buffer, so that nothing is lost but by the policy.
-    let mut sent = 0;
+    // In portions that fit into every buffer, and each only after the one before was counted, so
+    // that nothing is lost but by the policy.
+    let (mut sent, mut arrived) = (0, 0);
     while sent < effort.frames {
-        n1.send_probe(n2.addr(), nonce, 100).await?;
-        sent += 100;
+        n1.send_probe(n2.addr(), nonce, PORTION).await?;
+        sent += u64::from(PORTION);
         loop {
             let now = network.counters().await?;
-            let judged = |at: &crate::network::LinkCount| at.delivered + at.dropped;
-            if judged(now.at(0, 1)) - judged(before.at(0, 1)) >= sent {
+            let delivered = now.at(0, 1).delivered - before.at(0, 1).delivered;
+            let dropped = now.at(0, 1).dropped - before.at(0, 1).dropped;
+            arrived = n2.probe_count(nonce).await?;
+            if delivered + dropped >= sent && arrived >= delivered {
                 break;
             }
-            tokio::task::yield_now().await;
         }
     }
     network.apply(&network.clear_matrix()).await?;
-    let arrived = n2.probe_count(nonce).await?;
     Ok(Accuracy {
         delay_asked,
         delay_rtt: Spread::of(delayed.rtt_ns),

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::monotonic_ns;
 use crate::cluster::{Cluster, ClusterSpec, create};
 use crate::error::Error;
+use crate::local::program;
 use crate::netlink::{Batch, End};
 use crate::sandbox::{self, Step, step};
 use crate::switch::{node_mac, open_port, port_mac};
@@ -142,10 +143,7 @@ const ATTEMPTS: &[Attempt] = &[
 /// # Errors
 /// When not even the attempts could be made. That something does not work is no error.
 pub async fn capabilities(exe: Option<&Path>) -> Result<Vec<Capability>, Error> {
-    let exe = match exe {
-        Some(exe) => exe.to_path_buf(),
-        None => std::env::current_exe().map_err(Error::io("find this program"))?,
-    };
+    let exe = program(exe);
     #[expect(
         clippy::disallowed_methods,
         reason = "the attempts need a process of their own"

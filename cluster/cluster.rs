@@ -25,7 +25,7 @@ pub struct ClusterSpec {
     /// The files of node `n1` live in `dir/n1/`. It is made if it does not exist.
     pub dir: PathBuf,
     /// The executable that answers to `sandbox` and `agent` (see [`crate::dispatch`]); this very
-    /// program when it is `None`.
+    /// program when it is `None`, also if its file was replaced since.
     pub exe: Option<PathBuf>,
 }
 
@@ -142,7 +142,7 @@ impl Cluster {
     }
 
     /// Everything that nodes report from now on, in the order in which it arrives. Each receiver
-    /// gets every event.
+    /// gets every event. Taking the cluster down is seen as the loss of every agent.
     #[must_use]
     pub fn events(&self) -> Events {
         let (sender, receiver) = mpsc::unbounded_channel();

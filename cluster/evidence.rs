@@ -17,14 +17,12 @@ pub struct ProcessState {
     pub command: String,
 }
 
-/// How a process tree was frozen.
+/// How a process tree was frozen. One method today; a fault's record names it all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FreezeMethod {
     /// SIGSTOP to every process of the tree until a scan finds every thread stopped.
     Sigstop,
-    /// The freezer of a cgroup (version 2) that holds exactly the service.
-    Cgroup2,
 }
 
 /// A process tree was frozen, and this is how it was seen.

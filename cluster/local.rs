@@ -38,6 +38,12 @@ pub(crate) fn node_addr(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 9, 0, index as u8 + 1)
 }
 
+/// What to execute: the given program or this one. A process always finds itself under this name,
+/// even when its file was replaced by a newer build.
+pub(crate) fn program(exe: Option<&Path>) -> PathBuf {
+    exe.unwrap_or(Path::new("/proc/self/exe")).to_path_buf()
+}
+
 /// The address at the end of the direct pair, for the first two nodes of a cluster that has one.
 pub(crate) fn direct_addr(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 9, 1, index as u8 + 1)
@@ -59,10 +65,7 @@ impl Local {
         direct_pair: bool,
     ) -> Result<(Self, Vec<MadeNode>), Error> {
         let io = |what: &str| Error::io(format!("{what} for the sandbox"));
-        let exe = match &spec.exe {
-            Some(exe) => exe.clone(),
-            None => std::env::current_exe().map_err(io("find this program"))?,
-        };
+        let exe = program(spec.exe.as_deref());
         std::fs::create_dir_all(&spec.dir).map_err(io("make the directory"))?;
         let dir = spec.dir.canonicalize().map_err(io("find the directory"))?;
         let log = dir.join("sandbox.log");

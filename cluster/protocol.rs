@@ -175,7 +175,8 @@ pub enum Exit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeEventKind {
-    /// The main process of a service ended. Its children may live on.
+    /// The main process of a service ended. Its children may live on, and the last of its output may
+    /// still be under way.
     ServiceExit {
         /// The service's name.
         service: String,

@@ -178,10 +178,8 @@ impl Switch {
     fn judge(&mut self, from: usize, frame: &[u8]) {
         let destination = &frame[VNET_HEAD_BYTES..VNET_HEAD_BYTES + 6];
         let n = self.ports.len();
-        let Some(to) = (0..n).find(|&to| destination[5] == to as u8 + 1) else {
-            return;
-        };
-        if destination != node_mac(to) || to == from {
+        let to = usize::from(destination[5]).wrapping_sub(1);
+        if to >= n || to == from || destination != node_mac(to) {
             return;
         }
         let link = &mut self.links[from * n + to];

@@ -1,8 +1,10 @@
 //! Freezing and thawing a process tree, with proof. Which processes the tree has is the caller's to say.
 //!
-//! The method is SIGSTOP to every process until `/proc` shows every thread stopped. The freezer of
-//! cgroup version 1 is not used although it is faster: SIGKILL waits until a process is thawed, so
-//! that killing the controller would leave processes that cannot die.
+//! The method is SIGSTOP to every process until `/proc` shows every thread stopped. It works for every
+//! user on every machine, and SIGKILL still works on what it stopped. The freezers of cgroups offer
+//! less here: under version 1 SIGKILL waits until a process is thawed, so that killing the controller
+//! would leave processes that cannot die; under version 2 it would leave a directory behind, which no
+//! namespace takes along when it goes, and an ordinary user rarely may make one.
 
 use std::time::Duration;
 

@@ -172,9 +172,9 @@ pub(crate) async fn matrices_are_swapped_atomically() {
 }
 
 /// Round trips as `(number, microseconds)`, in the order in which they came back.
-async fn pings(lab: &Lab, count: u64) -> Vec<(u64, u64)> {
+async fn pings(lab: &Lab, count: u64, gap_ms: u64) -> Vec<(u64, u64)> {
     let to = lab.node("n2").addr().to_string();
-    let spec = program(&["ping", &to, &count.to_string()]);
+    let spec = program(&["ping", &to, &count.to_string(), &gap_ms.to_string()]);
     let mut pipe = lab.node("n1").spawn(&spec).await.expect("spawned");
     let answers = line(&mut pipe).await;
     assert!(pipe.stdout.read().await.is_none());
@@ -204,8 +204,8 @@ pub(crate) async fn delay_and_jitter() {
         ..LinkPolicy::CLEAR
     };
     lab.apply(&[("n1", "n2", delay), ("n2", "n1", delay)]).await;
-    let answers = pings(&lab, 20).await;
-    assert_eq!(answers.len(), 20);
+    let answers = pings(&lab, 30, 20).await;
+    assert_eq!(answers.len(), 30);
     let least = answers
         .iter()
         .map(|&(_, rtt_us)| rtt_us)
@@ -219,7 +219,7 @@ pub(crate) async fn delay_and_jitter() {
         ..delay
     };
     lab.apply(&[("n1", "n2", jitter)]).await;
-    let answers = pings(&lab, 200).await;
+    let answers = pings(&lab, 200, 0).await;
     assert_eq!(answers.len(), 200);
     assert!(
         answers.is_sorted_by_key(|&(number, _)| number),
@@ -372,6 +372,7 @@ pub(crate) async fn measurements_are_plausible() {
     let effort = cluster::bench::Effort {
         sizes: vec![2],
         repeats: 2,
+        cuts: 2,
         pings: 200,
         tcp: Duration::from_millis(200),
         frames: 2000,

@@ -22,7 +22,9 @@ pub(crate) fn dispatch() -> bool {
         ["blast", to] => blast(to),
         ["count"] => count(),
         ["echo"] => echo(),
-        ["ping", to, count] => ping(to, count.parse().expect("a count")),
+        ["ping", to, count, gap_ms] => {
+            ping(to, count.parse().expect("a count"), gap_ms.parse().expect("a gap"));
+        }
         ["send", to, bytes] => send(to, bytes.parse().expect("a size")),
         ["receive"] => receive(),
         ["lines", count] => lines(count.parse().expect("a count")),
@@ -92,25 +94,29 @@ fn echo() {
     }
 }
 
-/// Sends all pings at once, then prints the microseconds of each answer in the order they came, as
-/// `number:microseconds`.
-fn ping(to: &str, count: u64) {
+/// Sends a ping every few milliseconds, or all at once, and prints the answers in the order in which
+/// they came, as `number:microseconds`.
+fn ping(to: &str, count: u64, gap_ms: u64) {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
-    socket
-        .set_read_timeout(Some(Duration::from_millis(500)))
-        .expect("a timeout");
-    let mut sent_ns = Vec::new();
-    for number in 0..count {
-        sent_ns.push(cluster::clock::monotonic_ns());
-        socket
-            .send_to(&number.to_le_bytes(), (to, PORT))
-            .expect("sent");
-    }
-    let mut number = [0; 8];
+    socket.connect((to, PORT)).expect("an address");
+    let wait = Duration::from_millis(500 + gap_ms);
+    socket.set_read_timeout(Some(wait)).expect("a timeout");
+    let sender = socket.try_clone().expect("a socket");
+    std::thread::spawn(move || {
+        for number in 0..count {
+            let ping = [number.to_le_bytes(), cluster::clock::monotonic_ns().to_le_bytes()];
+            sender.send(ping.as_flattened()).expect("sent");
+            if gap_ms > 0 {
+                #[expect(clippy::disallowed_methods, reason = "the pause is the point")]
+                std::thread::sleep(Duration::from_millis(gap_ms));
+            }
+        }
+    });
+    let mut pong = [[0; 8]; 2];
     let mut line = String::new();
-    while socket.recv(&mut number).is_ok() {
-        let number = u64::from_le_bytes(number);
-        let rtt_ns = cluster::clock::monotonic_ns() - sent_ns[number as usize];
+    while socket.recv(pong.as_flattened_mut()).is_ok() {
+        let [number, sent_ns] = pong.map(u64::from_le_bytes);
+        let rtt_ns = cluster::clock::monotonic_ns() - sent_ns;
         line.push_str(&format!("{number}:{} ", rtt_ns / 1000));
     }
     println!("{line}");
