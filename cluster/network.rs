@@ -27,6 +27,8 @@ pub struct LinkCount {
     pub delivered: u64,
     /// Dropped by policy: cut, or lost by chance.
     pub dropped: u64,
+    /// Delayed, and under way at this moment.
+    pub held: u64,
     /// Could not be handed over because the receiving side had no room.
     pub overflowed: u64,
     /// Bytes of the delivered frames, Ethernet heads included.

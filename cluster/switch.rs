@@ -6,7 +6,7 @@
 //! preceded by a `virtio_net_hdr`, which keeps segmentation and checksums offloaded: a TCP stream
 //! passes in pieces of up to 64 KiB, and no checksum is ever computed or broken.
 //!
-//! Decisions: nodes know each other's addresses for good, so only unicast is forwarded. Loss is drawn
+//! Decisions: a frame is judged when the switch reads it, by the matrix of that moment. Nodes know each other's addresses for good, so only unicast is forwarded. Loss is drawn
 //! on arrival, from a generator of the link's own: the same seed loses the same frames of a link,
 //! whatever passes on others. Delayed frames keep their order within a link. A frame that is under way
 //! when its link is cut is dropped when it is due.
@@ -85,7 +85,7 @@ struct Held {
 struct Link {
     policy: LinkPolicy,
     generator: Option<Box<ChaCha8Rng>>,
-    held: usize,
+    held: u64,
     last_due_ns: u64,
 }
 
@@ -154,6 +154,10 @@ impl Switch {
     pub(crate) fn counters(&mut self) -> &LinkCounters {
         for (port, overruns) in self.ports.iter().zip(&mut self.counters.overruns) {
             *overruns += read_overruns(port).unwrap_or(0);
+        }
+        let n = self.ports.len();
+        for (at, link) in self.links.iter().enumerate() {
+            self.counters.at_mut(at / n, at % n).held = link.held;
         }
         self.counters.at_ns = monotonic_ns();
         &self.counters

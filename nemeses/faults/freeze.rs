@@ -90,9 +90,6 @@ impl Harm for Frozen {
         let method = self.method;
         let stopped = |process: &ProcessState| match method {
             FreezeMethod::Sigstop => matches!(process.state, 'T' | 't' | 'Z' | 'X'),
-            // The freezer of a control group does not show in a process's state letter, only in
-            // that nothing of it is on a processor.
-            FreezeMethod::Cgroup2 => process.state != 'R',
         };
         self.look(
             |states| match states.iter().find(|process| !stopped(process)) {

@@ -46,6 +46,15 @@ impl Lab {
             .expect("applied")
     }
 
+    /// Waits until the switch has read the frames that were sent, and delays them.
+    async fn held(&self, count: u64) {
+        until("the frames", || async {
+            let counters = self.cluster.network().counters().await.expect("counters");
+            counters.at(0, 1).held == count
+        })
+        .await;
+    }
+
     /// How many probes arrive over every link of three nodes.
     async fn probe_all(&self, count: u64) -> [[u64; 3]; 3] {
         let names = ["n1", "n2", "n3"];
@@ -280,6 +289,7 @@ pub(crate) async fn frames_under_way_are_dropped_by_a_cut() {
     let (n1, n2) = (lab.node("n1"), lab.node("n2"));
     let sent_ns = cluster::clock::monotonic_ns();
     n1.send_probe(n2.addr(), 1, 10).await.expect("sent");
+    lab.held(10).await;
     lab.apply(&[("n1", "n2", LinkPolicy::CUT)]).await;
     until("the drop", || async {
         let counters = lab.cluster.network().counters().await.expect("counters");
@@ -296,6 +306,7 @@ pub(crate) async fn frames_under_way_are_dropped_by_a_cut() {
     // Frames that are sent after a heal stay behind the slow ones before them.
     lab.apply(&[("n1", "n2", slow)]).await;
     n1.send_probe(n2.addr(), 2, 1).await.expect("sent");
+    lab.held(1).await;
     lab.apply(&[]).await;
     n1.send_probe(n2.addr(), 3, 1).await.expect("sent");
     assert_eq!(n2.probe_count(3).await.expect("a count"), 0);

@@ -23,7 +23,11 @@ pub(crate) fn dispatch() -> bool {
         ["count"] => count(),
         ["echo"] => echo(),
         ["ping", to, count, gap_ms] => {
-            ping(to, count.parse().expect("a count"), gap_ms.parse().expect("a gap"));
+            ping(
+                to,
+                count.parse().expect("a count"),
+                gap_ms.parse().expect("a gap"),
+            );
         }
         ["send", to, bytes] => send(to, bytes.parse().expect("a size")),
         ["receive"] => receive(),
@@ -104,7 +108,10 @@ fn ping(to: &str, count: u64, gap_ms: u64) {
     let sender = socket.try_clone().expect("a socket");
     std::thread::spawn(move || {
         for number in 0..count {
-            let ping = [number.to_le_bytes(), cluster::clock::monotonic_ns().to_le_bytes()];
+            let ping = [
+                number.to_le_bytes(),
+                cluster::clock::monotonic_ns().to_le_bytes(),
+            ];
             sender.send(ping.as_flattened()).expect("sent");
             if gap_ms > 0 {
                 #[expect(clippy::disallowed_methods, reason = "the pause is the point")]
