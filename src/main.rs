@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     let exit = match cli.command {
         Command::Run(args) => with_runtime(commands::run::run(args)),
         Command::Check(args) => with_runtime(commands::check::check(args)),
-        Command::Doctor(args) => commands::doctor::doctor(&args),
+        Command::Doctor(args) => with_runtime(commands::doctor::doctor(args)),
         Command::List(args) => commands::list::list(&args),
         Command::Bench(args) => with_runtime(bench::bench(args)),
         Command::ClientTest(args) => commands::client::client_test(&args),

@@ -297,7 +297,7 @@ impl<L: Leases> Client for Holder<L> {
 }
 
 fn pause(setup: &Setup) -> Result<Duration, Error> {
-    const NAME: &str = "check_to_write_pause_ms";
+    const NAME: &str = "check-to-write-pause";
     let wrong = |found: &dyn std::fmt::Display| {
         Error::Unsupported(format!(
             "`{NAME}`: expected milliseconds or a duration, found {found}"

@@ -5,6 +5,7 @@ use tabled::settings::Style;
 use tabled::settings::width::Width;
 
 use crate::cli::{Cli, ListArgs, ListWhat};
+use crate::report::terminal;
 use crate::result::Exit;
 
 /// Prints a registry.
@@ -20,7 +21,7 @@ pub fn list(args: &ListArgs) -> Exit {
         table.push_record(row);
     }
     let mut table = table.build();
-    table.with(Style::sharp()).with(Width::wrap(terminal_width()).keep_words(true));
+    table.with(Style::sharp()).with(Width::wrap(terminal::width()).keep_words(true));
     println!("{table}");
     Exit::Held
 }
@@ -81,9 +82,4 @@ fn markdown(head: &[&str], rows: &[Vec<String>]) -> String {
         text += &line(row);
     }
     text
-}
-
-fn terminal_width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    columns.unwrap_or(100)
 }

@@ -403,7 +403,7 @@ impl<'a> Run<'a> {
             map.insert("bound_ms".to_owned(), json!(lease_ms + election_ms));
         }
         map.insert("min_ok".to_owned(), json!(cell.min_ok));
-        map.insert("required".to_owned(), json!(cell.required));
+        map.insert("required".to_owned(), json!(required(&map, &cell.required)));
         let threads = placement.client_nodes * placement.processes_per_node;
         map.insert("threads".to_owned(), json!(threads));
         let clients: Map<String, Value> = (0..threads)
@@ -577,6 +577,16 @@ impl<'a> Run<'a> {
         let also = results::write_whole(&self.dir.join("report.md"), markdown.as_bytes());
         result.notes.extend([written, also].into_iter().filter_map(Result::err));
     }
+}
+
+/// What must be seen: what the workload requires of every run, and what the cell requires besides.
+fn required(workload: &Map<String, Value>, cell: &[String]) -> Vec<String> {
+    let own = workload.get("required").and_then(Value::as_array).into_iter().flatten();
+    let own = own.filter_map(Value::as_str).map(str::to_owned);
+    let mut all: Vec<String> = own.chain(cell.iter().cloned()).collect();
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// Waits until the run is to end early; for ever if nobody can say so any more.
