@@ -20,7 +20,7 @@ use crate::installed::Unhealed;
 use crate::ledger::{FaultOutcome, Ledger, Step};
 use crate::plan::{Plan, PlannedFault, RawFault};
 use crate::processes::PROCESS;
-use crate::resolve::{Missing, Situation, Victims, resolve};
+use crate::resolve::{Missing, Situation, Victims, questions, resolve};
 use crate::site::{Clock, OnEvent, Site};
 use crate::stream::Stream;
 use crate::target::Target;
@@ -296,14 +296,26 @@ impl Nemesis {
         id: u64,
         planned: &PlannedFault,
     ) -> Result<(Victims, Vec<(String, String)>), Missing> {
-        let known = async { (self.targets.leader().await, self.targets.holder().await) };
-        let patience = Duration::from_nanos(planned.params.duration_ns(WAIT.name));
-        let (leader, holder) = timeout(patience.max(LOOK_AGAIN), known)
+        let (target, params) = (&planned.target, &planned.params);
+        let ask = questions(target, params, &self.plan.roster);
+        let known = async {
+            let leader = if ask.leader {
+                self.targets.leader().await
+            } else {
+                None
+            };
+            let holder = if ask.holder {
+                self.targets.holder().await
+            } else {
+                None
+            };
+            Situation { leader, holder }
+        };
+        let patience = Duration::from_nanos(params.duration_ns(WAIT.name));
+        let now = timeout(patience.max(LOOK_AGAIN), known)
             .await
             .unwrap_or_default();
-        let now = Situation { leader, holder };
         let mut dice = Stream::new(self.plan.seed, &format!("strike/{id}"));
-        let (target, params) = (&planned.target, &planned.params);
         let victims = resolve(target, params, &self.plan.roster, &now, &mut dice)?;
         let mut processes = Vec::new();
         if let (Victims::Nodes(nodes), Target::Nodes(_)) = (&victims, target) {

@@ -39,7 +39,7 @@ pub use engine::{Finished, Nemesis};
 pub use error::Error;
 pub use event::{NemesisEvent, Phase};
 pub use fault::{Evidence, Fault, Harm, Proof, Strike};
-pub use faults::{COMMON, FAULTS, find};
+pub use faults::{COMMON, FAULTS, declared, find};
 pub use installed::Unhealed;
 pub use ledger::{Entry, FaultOutcome, Ledger, Step, read_ledger};
 pub use live::{OnCluster, Restart};

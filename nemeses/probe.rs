@@ -43,6 +43,11 @@ impl Seen {
     }
 }
 
+fn count(links: usize, what: &str) -> String {
+    let plural = if links == 1 { "" } else { "s" };
+    format!("{links} {what}{plural}")
+}
+
 fn name((from, to): &Link) -> String {
     format!("{from}>{to}")
 }
@@ -136,10 +141,8 @@ fn judge_cut(cut: &[Seen], control: Option<&Seen>) -> Proof {
         }
     };
     let sent = cut.len() * PROBES as usize;
-    let says = format!(
-        "0 of {sent} probes passed {} cut links; {control}",
-        cut.len()
-    );
+    let links = count(cut.len(), "cut link");
+    let says = format!("0 of {sent} probes passed {links}; {control}");
     Ok(Evidence::new(says, facts))
 }
 

@@ -30,6 +30,48 @@ pub(crate) enum Victims {
 /// Why a target matches nothing at this moment.
 pub(crate) type Missing = String;
 
+/// What has to be known about the cluster before a target can be resolved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Questions {
+    pub(crate) leader: bool,
+    pub(crate) holder: bool,
+}
+
+/// What to ask before [`resolve`]: asking takes time while servers are harmed, and a fault that
+/// names its victims is not to wait for it.
+pub(crate) fn questions(target: &Target, params: &Params, roster: &Roster) -> Questions {
+    let nodes: Vec<NodeTarget> = match target {
+        Target::Nodes(nodes) => vec![nodes.clone()],
+        Target::Links { links, .. } => match links {
+            LinkTarget::Apart(nodes) => vec![nodes.clone()],
+            LinkTarget::Between(list) => list
+                .iter()
+                .flat_map(|between| [between.from.clone(), between.to.clone()])
+                .collect(),
+            LinkTarget::Shape(shape) => turns_around(*shape, params, roster).into_iter().collect(),
+        },
+    };
+    Questions {
+        leader: nodes
+            .iter()
+            .any(|n| matches!(n, NodeTarget::Leader | NodeTarget::Follower)),
+        holder: nodes.contains(&NodeTarget::Holder),
+    }
+}
+
+/// The server that has a part of its own in a shape.
+fn turns_around(shape: Shape, params: &Params, roster: &Roster) -> Option<NodeTarget> {
+    let given = shape_node(params, roster);
+    match shape {
+        Shape::Halves | Shape::MajorityRing => None,
+        Shape::LeaderMinority => Some(NodeTarget::Leader),
+        Shape::Bridge => Some(given.unwrap_or(NodeTarget::One)),
+        Shape::Isolate | Shape::Partial | Shape::OneWay => {
+            Some(given.unwrap_or(NodeTarget::Leader))
+        }
+    }
+}
+
 /// Finds the victims of a target.
 pub(crate) fn resolve(
     target: &Target,
@@ -173,18 +215,8 @@ impl Resolver<'_> {
         shape: Shape,
         params: &Params,
     ) -> Result<BTreeSet<(String, String)>, Missing> {
-        let default = if shape == Shape::Bridge {
-            NodeTarget::One
-        } else {
-            NodeTarget::Leader
-        };
-        let order = match shape {
-            Shape::Halves | Shape::MajorityRing => self.order(None)?,
-            Shape::LeaderMinority => self.order(Some(&NodeTarget::Leader))?,
-            Shape::Isolate | Shape::Bridge | Shape::Partial | Shape::OneWay => {
-                self.order(Some(&shape_node(params, self.roster).unwrap_or(default)))?
-            }
-        };
+        let first = turns_around(shape, params, self.roster);
+        let order = self.order(first.as_ref())?;
         let Cut { links, sides } = match shape {
             Shape::Halves => shapes::halves(&order),
             Shape::Isolate => shapes::isolate(&order),
@@ -259,5 +291,69 @@ impl fmt::Display for Victims {
             Victims::Nodes(nodes) => f.write_str(&nodes.join(",")),
             Victims::Links(links) => f.write_str(&link_list(links)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::{PlannedFault, RawFault, Timing};
+
+    fn asked(fault: &str, target: &str, params: serde_json::Value) -> (bool, bool) {
+        let servers = (1..=3).map(|at| format!("n{at}")).collect();
+        let roster = Roster {
+            servers,
+            clients: vec!["c1".to_owned()],
+            others: Vec::new(),
+        };
+        let raw = RawFault {
+            at: "0s".to_owned(),
+            fault: fault.to_owned(),
+            target: Some(target.to_owned()),
+            lasts: None,
+            params: serde_json::from_value(params).unwrap(),
+        };
+        let planned = PlannedFault::resolve(raw, &roster, &Timing::default()).unwrap();
+        let Questions { leader, holder } = questions(&planned.target, &planned.params, &roster);
+        (leader, holder)
+    }
+
+    #[test]
+    fn only_what_a_target_depends_on_is_asked() {
+        for target in ["n1", "one", "minority", "all", "clients"] {
+            assert_eq!(
+                asked("freeze", target, json!({})),
+                (false, false),
+                "{target}"
+            );
+        }
+        for target in [
+            "halves",
+            "majority-ring",
+            "bridge",
+            "n1-n2",
+            "flapping n1>n2",
+            "n1,n2",
+        ] {
+            assert_eq!(asked("cut", target, json!({})), (false, false), "{target}");
+        }
+        for target in [
+            "isolate",
+            "partial",
+            "one-way",
+            "leader-minority",
+            "n1-leader",
+            "follower",
+        ] {
+            assert_eq!(asked("cut", target, json!({})), (true, false), "{target}");
+        }
+        assert_eq!(
+            asked("cut", "isolate", json!({ "node": "n2" })),
+            (false, false)
+        );
+        assert_eq!(asked("cut", "holder>leader", json!({})), (true, true));
+        assert_eq!(asked("kill", "holder", json!({})), (false, true));
     }
 }
