@@ -296,15 +296,17 @@ impl<L: Leases> Client for Holder<L> {
     }
 }
 
+/// How long to sleep between the check and the write: a duration as users write it, or
+/// milliseconds.
+const PAUSE: &str = "check-to-write-pause";
+
 fn pause(setup: &Setup) -> Result<Duration, Error> {
-    const NAME: &str = "check-to-write-pause";
     let wrong = |found: &dyn std::fmt::Display| {
-        Error::Unsupported(format!(
-            "`{NAME}`: expected milliseconds or a duration, found {found}"
-        ))
+        let message = format!("`{PAUSE}`: expected a duration or milliseconds, found {found}");
+        Error::Unsupported(message)
     };
-    match setup.params.get(NAME) {
-        None | Some(Value::Null) => Ok(Duration::ZERO),
+    match setup.params.get(PAUSE) {
+        None => Ok(Duration::ZERO),
         Some(Value::String(text)) => spec::parse_duration(text)
             .map(Duration::from_nanos)
             .map_err(|error| wrong(&error)),

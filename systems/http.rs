@@ -23,6 +23,7 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use tokio::net::TcpStream;
 
+use crate::Probe;
 use crate::client::{Failure, Patience, TimedOut};
 
 /// The largest answer that is read, in bytes: a set with a million elements fits.
@@ -77,13 +78,40 @@ impl Endpoint {
         patience: &mut Patience,
     ) -> Result<Answer, Failure> {
         let body = serde_json::to_vec(body).expect("requests always become JSON");
+        self.ask(Method::POST, path, body.into(), patience).await
+    }
+
+    /// Asks a server what a probe asks.
+    ///
+    /// # Errors
+    /// As [`Endpoint::post`].
+    ///
+    /// # Panics
+    /// If the probe's method or path is none.
+    pub async fn probe(
+        &mut self,
+        probe: &Probe,
+        patience: &mut Patience,
+    ) -> Result<Answer, Failure> {
+        let method = Method::from_bytes(probe.method.as_bytes()).expect("GET or POST");
+        let body = Bytes::from(probe.body.clone());
+        self.ask(method, &probe.path, body, patience).await
+    }
+
+    async fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        patience: &mut Patience,
+    ) -> Result<Answer, Failure> {
         let request = Request::builder()
-            .method(Method::POST)
+            .method(method)
             .uri(path)
             .header(HOST, self.host.clone())
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .body(Full::new(Bytes::from(body)))
-            .expect("a constant path makes a request");
+            .body(Full::new(body))
+            .expect("paths are written in the program");
         let open = self.connected(patience).await?;
         // While the question is open the connection is not in `self`: an operation that is given
         // up here takes it along.

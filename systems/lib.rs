@@ -14,10 +14,14 @@
 
 pub mod client;
 mod conclave;
+pub mod conformance;
+pub mod docs;
 pub mod driver;
+mod etcd;
 pub mod holder;
 pub mod http;
 pub mod instant;
+pub mod loopback;
 pub mod protocol;
 pub mod vault;
 
@@ -31,11 +35,19 @@ pub use crate::client::ClientProgram;
 pub use crate::driver::run_client;
 
 /// All systems, in the order in which they are listed.
-pub static SYSTEMS: &[&dyn System] = &[&conclave::Conclave];
+pub static SYSTEMS: &[&dyn System] = &[&conclave::Conclave, &etcd::Etcd];
 
 /// The system with this name.
 pub fn find(name: &str) -> Option<&'static dyn System> {
     SYSTEMS.iter().copied().find(|system| system.name() == name)
+}
+
+/// The client program with this name: that of a system, or `instant`.
+pub fn find_client(name: &str) -> Option<&'static dyn ClientProgram> {
+    if name == instant::Instant.name() {
+        return Some(&instant::Instant);
+    }
+    find(name).map(|system| -> &'static dyn ClientProgram { system })
 }
 
 /// A system under test.
