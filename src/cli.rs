@@ -148,9 +148,15 @@ pub enum BenchWhat {
 /// Arguments of `schism client-test`.
 #[derive(Debug, Args)]
 pub struct ClientTestArgs {
-    /// Only the protocol, without a cluster to talk to.
+    /// Only the protocol, without a conclave node to talk to.
     #[arg(long)]
     pub protocol_only: bool,
+    /// The system that the client is told to test; operations are tried on conclave only.
+    #[arg(long, default_value = "conclave")]
+    pub system: String,
+    /// The workloads that it shall be able to do.
+    #[arg(long, value_delimiter = ',', default_values = ["lock", "register"])]
+    pub workload: Vec<String>,
     /// Your client program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<String>,

@@ -9,8 +9,8 @@
 //! [`SYSTEMS`] is the list. To add a system, add its file and its line there. What the parts are:
 //! [`protocol`] is what the harness and any client program say to each other; [`client`] is what
 //! our own clients have in common, [`driver`] their main loop, [`http`] their connections, and
-//! [`holder`] the lock holders of all systems; [`vault`] describes the protected resource, and
-//! [`instant`] is a client without a system, to measure the harness with.
+//! [`holder`] the lock holders of all systems; [`vault`] describes the protected resource;
+//! [`conformance`] tests client programs that others write.
 
 pub mod client;
 mod conclave;
@@ -20,7 +20,6 @@ pub mod driver;
 mod etcd;
 pub mod holder;
 pub mod http;
-pub mod instant;
 pub mod loopback;
 pub mod protocol;
 pub mod vault;
@@ -40,14 +39,6 @@ pub static SYSTEMS: &[&dyn System] = &[&conclave::Conclave, &etcd::Etcd];
 /// The system with this name.
 pub fn find(name: &str) -> Option<&'static dyn System> {
     SYSTEMS.iter().copied().find(|system| system.name() == name)
-}
-
-/// The client program with this name: that of a system, or `instant`.
-pub fn find_client(name: &str) -> Option<&'static dyn ClientProgram> {
-    if name == instant::Instant.name() {
-        return Some(&instant::Instant);
-    }
-    find(name).map(|system| -> &'static dyn ClientProgram { system })
 }
 
 /// A system under test.

@@ -52,8 +52,6 @@ pub struct Check {
 pub enum Outcome {
     /// As it must be.
     Passed,
-    /// The program does not offer what is checked.
-    Skipped(String),
     /// Not as it must be.
     Failed {
         /// What the program did.
