@@ -179,6 +179,25 @@ mod tests {
     }
 
     #[test]
+    fn applied_terms_count_where_nodes_tell_no_others() {
+        let views = [(0, 2, "n3"), (1_000, 12, "n3"), (2_000, 2, "n1"), (3_000, 14, "n1")];
+        let text: String = views
+            .iter()
+            .map(|(at, applied, leader)| {
+                format!(
+                    "\n{at} observer leader - {{\"leader\":\"{leader}\",\"term\":null,\
+                     \"applied_term\":{applied}}} @n1"
+                )
+            })
+            .collect();
+        let history = script::history("register", &format!("param max_terms 5{text}"));
+        let found = ElectionChurn.check(&history, &Budget::unlimited());
+        assert_eq!(found.verdict, Verdict::Invalid);
+        assert_eq!(found.counted("terms"), Some(13));
+        assert_eq!(found.counted("leader_changes"), Some(1));
+    }
+
+    #[test]
     fn more_terms_than_allowed_in_a_minute_are_convicted() {
         let found = check("param max_terms 5", 4_000);
         assert_eq!(found.verdict, Verdict::Invalid);

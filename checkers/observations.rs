@@ -12,6 +12,9 @@ pub(crate) struct View<'h> {
     pub(crate) leader: Option<Ident>,
     /// The term, where the node told one.
     pub(crate) term: Option<i128>,
+    /// The term of the last entry that the node applied, where it told only that: there was such a
+    /// term, but the leader that the node names may be of a later one.
+    pub(crate) applied_term: Option<i128>,
 }
 
 /// All observations of leaders, in order.
@@ -28,6 +31,7 @@ pub(crate) fn views(history: &History) -> impl Iterator<Item = View<'_>> {
                     .filter(|leader| !leader.is_null() && event.error().is_none())
                     .map(Ident::of),
                 term: integer_at(value, "term"),
+                applied_term: integer_at(value, "applied_term"),
             }
         })
 }
@@ -49,9 +53,11 @@ pub(crate) fn changes(history: &History) -> Changes<'_> {
     let mut term_max: Option<i128> = None;
     let mut leader: Option<Ident> = None;
     for view in views(history) {
-        if let Some(term) = view.term {
+        if view.term.is_some() && view.term < term_max {
+            continue;
+        }
+        if let Some(term) = view.term.or(view.applied_term).filter(|&term| Some(term) >= term_max) {
             match term_max {
-                Some(max) if term < max => continue,
                 Some(max) if term > max => {
                     let rise = u64::try_from(term - max).unwrap_or(u64::MAX);
                     found.terms.push((rise, view.event));
