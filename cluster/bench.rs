@@ -100,10 +100,10 @@ pub struct Forwarding {
 pub struct Cuts {
     /// From the decision on the controller to the time of effect that the switch names.
     pub decision_to_effect: Spread,
-    /// From the decision to when the receiving process read the last datagram that passed.
-    pub decision_to_last_read: Spread,
-    /// How long after the time of effect a datagram was still read, at most: it had passed before.
-    pub read_after_effect_max_ns: u64,
+    /// From the decision to when the receiver's kernel had the last datagram; 0 when that was before.
+    pub decision_to_last_delivered: Spread,
+    /// How long after the time of effect a datagram was still delivered, at most.
+    pub delivered_after_effect_max_ns: u64,
 }
 
 /// How exact the emulation is.
@@ -307,8 +307,8 @@ async fn cuts(cluster: &Cluster, repeats: usize) -> Result<Cuts, Error> {
     }
     Ok(Cuts {
         decision_to_effect: Spread::of(to_effect),
-        decision_to_last_read: Spread::of(to_last),
-        read_after_effect_max_ns: after_effect,
+        decision_to_last_delivered: Spread::of(to_last),
+        delivered_after_effect_max_ns: after_effect,
     })
 }
 
@@ -451,16 +451,16 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "TCP, switch          {tcp_switch_mbit_s:.0} Mbit/s")?;
         writeln!(f, "TCP, direct          {tcp_direct_mbit_s:.0} Mbit/s")?;
-        let late = Duration::from_nanos(self.cuts.read_after_effect_max_ns);
+        let late = Duration::from_nanos(self.cuts.delivered_after_effect_max_ns);
         writeln!(f, "cut, to effect       {}", self.cuts.decision_to_effect)?;
         writeln!(
             f,
-            "cut, to last read    {}",
-            self.cuts.decision_to_last_read
+            "cut, to last frame   {}",
+            self.cuts.decision_to_last_delivered
         )?;
         writeln!(
             f,
-            "cut, read too late   at most {late:.1?} after the time of effect"
+            "cut, after effect    last frame at most {late:.1?} later"
         )?;
         let accuracy = &self.accuracy;
         writeln!(

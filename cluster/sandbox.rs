@@ -209,7 +209,29 @@ fn init(control: i32) -> Step<()> {
         pids: pids.iter().map(|pid| pid.as_raw()).collect(),
     };
     step("answer", send(&control, &FromPeer::answer(id, Ok(ready))))?;
+    hurry();
     supervise(&control, input, switch, &pids)
+}
+
+/// How long the switch asks to run at a time: it forwards a few frames and waits again.
+const SLICE_NS: u64 = 100_000;
+
+/// Asks the scheduler to let the switch run soon after it wakes, since the nodes that it serves compete
+/// with it for processors. Root may also ask to come first. The nodes are not affected: they exist
+/// already. Where the kernel grants nothing, the network is a little less even under load.
+fn hurry() {
+    // SAFETY: `sched_attr` is plain data, for which zero is a valid value: the ordinary policy.
+    let mut wish: libc::sched_attr = unsafe { std::mem::zeroed() };
+    wish.size = std::mem::size_of_val(&wish) as u32;
+    wish.sched_runtime = SLICE_NS;
+    for nice in [-10, 0] {
+        wish.sched_nice = nice;
+        // SAFETY: the attributes outlive the call; 0 is this thread, and there are no flags.
+        let granted = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) };
+        if granted == 0 {
+            return;
+        }
+    }
 }
 
 /// Makes this process's view of mounts and processes its own.

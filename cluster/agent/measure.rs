@@ -1,8 +1,15 @@
 //! Traffic for measuring the network from inside nodes. `bench.rs` asks for it and does the sums.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
+
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
 
 use crate::clock::monotonic_ns;
 use crate::error::Refusal;
@@ -141,12 +148,17 @@ fn blast(to: SocketAddr, interval: Duration, lasting: Duration) -> io::Result<Me
     Ok(measured)
 }
 
+/// Receives for a while. When the last datagram came is what the kernel noted on its arrival, not
+/// when this thread got to read it.
 fn listen(port: u16, lasting: Duration) -> io::Result<Measured> {
     let socket = UdpSocket::bind((ANY, port))?;
+    setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
     let began_ns = monotonic_ns();
+    // Arrivals are noted in wall time, whose distance from ours does not change meanwhile.
+    let wall_ahead_ns = nanoseconds(clock_gettime(ClockId::CLOCK_REALTIME)?) - began_ns;
     let end_ns = began_ns + lasting.as_nanos() as u64;
     let mut measured = Measured::default();
-    let mut datagram = [0; 64];
+    let (mut datagram, mut notes) = ([0; 64], cmsg_space!(TimeSpec));
     loop {
         let now_ns = monotonic_ns();
         if now_ns >= end_ns {
@@ -154,14 +166,24 @@ fn listen(port: u16, lasting: Duration) -> io::Result<Measured> {
             return Ok(measured);
         }
         socket.set_read_timeout(Some(Duration::from_nanos((end_ns - now_ns).max(1000))))?;
-        match socket.recv(&mut datagram) {
-            Ok(len) => {
-                measured.last_ns = monotonic_ns();
+        let mut into = [IoSliceMut::new(&mut datagram)];
+        let fd = socket.as_raw_fd();
+        match recvmsg::<()>(fd, &mut into, Some(&mut notes), MsgFlags::empty()) {
+            Ok(message) => {
                 measured.received += 1;
-                measured.bytes += len as u64;
+                measured.bytes += message.bytes as u64;
+                for note in message.cmsgs()? {
+                    if let ControlMessageOwned::ScmTimestampns(at) = note {
+                        measured.last_ns = nanoseconds(at) - wall_ahead_ns;
+                    }
+                }
             }
-            Err(error) if is_timeout(&error) => {}
-            Err(error) => return Err(error),
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
+}
+
+fn nanoseconds(time: TimeSpec) -> u64 {
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
