@@ -348,7 +348,7 @@ pub fn register_held() -> (RunResult, History) {
         property(
             "linearizable",
             true,
-            Checked::valid().count("ops", 5921).count("keys", 1),
+            Checked::valid().count("ops", 5800).count("keys", 1),
         ),
         property(
             "lost-writes",
@@ -357,7 +357,7 @@ pub fn register_held() -> (RunResult, History) {
         ),
     ];
     run.coverage = Checked::valid()
-        .count("ok_ops", 5921)
+        .count("ok_ops", 5800)
         .count("leader_changes", 2)
         .count("ok_during_faults", 2120);
     run.faults = specs

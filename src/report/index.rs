@@ -13,6 +13,9 @@ use crate::result::{Outcome, judged};
 /// More columns than this cannot be read beside each other.
 const COLUMNS_MAX: usize = 9;
 
+/// The name under which the counts of the coverage are compared.
+const COVERAGE: &str = "coverage";
+
 /// The numbers of related cells side by side.
 struct Comparison<'a> {
     group: &'a str,
@@ -31,6 +34,21 @@ impl Row<'_> {
     fn differs(&self) -> bool {
         self.numbers.windows(2).any(|pair| pair[0] != pair[1])
     }
+
+    /// Whether it is worth a place in the first table: something happened, and it is not coverage.
+    fn matters(&self) -> bool {
+        self.property != COVERAGE && self.numbers.iter().any(|number| number.unwrap_or(0) > 0)
+    }
+
+    /// What is counted, as the checker says it.
+    fn about(&self) -> Option<&'static str> {
+        let stem = self.name.split(':').next().unwrap_or(self.name);
+        let counts = checkers::find(self.property)?.counts();
+        let about = counts
+            .iter()
+            .find(|(name, _)| name.split(':').next() == Some(stem));
+        about.map(|&(_, about)| about)
+    }
 }
 
 /// Renders the page of a suite. The directories of the cells are relative to the page.
@@ -40,7 +58,7 @@ pub fn render(suite: &str, cells: &[Cell<'_>]) -> String {
     let body = html! {
         header class=(class) {
             div {
-                h1 { (headline(class)) }
+                h1 { (headline(cells)) }
                 span.what { (suite) }
                 p { (tally) }
             }
@@ -50,8 +68,7 @@ pub fn render(suite: &str, cells: &[Cell<'_>]) -> String {
             div.scroll { table.wide {
                 thead { tr {
                     th scope="col" { "cell" } th scope="col" { "came out" } th scope="col" { "in words" }
-                    th scope="col" { "evidence" } th scope="col" { "system" } th scope="col" { "workload" }
-                    th.n scope="col" { "took" } th.n scope="col" { "seed" }
+                    th scope="col" { "evidence" } th.n scope="col" { "took" }
                 } }
                 tbody { @for cell in cells { (cell_row(cell)) } }
             } }
@@ -59,16 +76,12 @@ pub fn render(suite: &str, cells: &[Cell<'_>]) -> String {
             footer { "schism; each cell has its own report, history and ledger in its directory." }
         }
     };
-    document(&format!("{} · {suite} · schism", headline(class)), &body).into_string()
+    document(&format!("{} · {suite} · schism", headline(cells)), &body).into_string()
 }
 
 /// Renders the same as Markdown.
 pub fn markdown(suite: &str, cells: &[Cell<'_>]) -> String {
-    let mut out = format!(
-        "## {} {}\n\n",
-        headline(worst(cells)),
-        markdown::text(suite)
-    );
+    let mut out = format!("## {} {}\n\n", headline(cells), markdown::text(suite));
     out.push_str(&tally(cells));
     out.push_str("\n\n| cell | came out | evidence | took |\n|---|---|---|--:|\n");
     for cell in cells {
@@ -92,7 +105,7 @@ pub fn markdown(suite: &str, cells: &[Cell<'_>]) -> String {
             "\n|---|{}\n",
             "--:|".repeat(comparison.columns.len())
         ));
-        for row in &comparison.rows {
+        for row in comparison.rows.iter().filter(|row| row.matters()) {
             let (name, _) = words::count(row.name, 0);
             out.push_str(&format!(
                 "| {}: {} |",
@@ -122,43 +135,63 @@ pub fn markdown(suite: &str, cells: &[Cell<'_>]) -> String {
 fn cell_row(cell: &Cell<'_>) -> Markup {
     let run = cell.run;
     let (sign, word, class) = judgement(run);
+    let report = format!("{}/report.html", cell.dir.trim_end_matches('/'));
     html! {
         tr {
-            th scope="row" { a href=(format!("{}/report.html", cell.dir.trim_end_matches('/'))) { (run.cell) } }
+            th scope="row" {
+                a href=(report) { (run.cell) }
+                br;
+                small { (run.workload) " on " (run.system.name) " " (run.system.version) }
+            }
             td { span.v.(class) { (sign) " " (word) }
                 @if let Some(expect) = &run.expect { br; small { "expected " (expect) } }
             }
             td.any { (words::clip(&run.sentence)) }
-            td { (sentence::evidence(&run.coverage, &run.faults)) }
-            td.w { (run.system.name) " " (run.system.version) }
-            td { (run.workload) }
+            td { (sentence::evidence(&run.coverage, &run.faults)) br; small { "seed " (run.seed) } }
             td.n { (words::span_ms(run.duration_ms)) }
-            td.n { (run.seed) }
         }
     }
 }
 
 fn comparison_table(comparison: &Comparison<'_>) -> Markup {
+    let (first, rest): (Vec<&Row<'_>>, Vec<&Row<'_>>) =
+        comparison.rows.iter().partition(|row| row.matters());
     html! {
-        h2 { (comparison.group) small { "what was counted, side by side; rows in bold differ" } }
-        div.scroll { table {
-            thead { tr {
-                th scope="col" { "property" } th scope="col" { "counted" }
-                @for column in &comparison.columns { th.n scope="col" { (column) } }
-            } }
-            tbody { @for row in &comparison.rows {
-                tr {
-                    td.muted { (row.property) }
-                    th scope="row" { (words::count(row.name, 0).0) }
-                    @for number in &row.numbers {
-                        td.n { @if row.differs() { b { (shown(row.name, *number)) } }
-                            @else { (shown(row.name, *number)) } }
-                    }
-                }
-            } }
-        } }
+        h2 { (comparison.group) small { "what was counted, side by side; what differs is bold" } }
+        div.scroll { (numbers(comparison, &first)) }
+        @if !rest.is_empty() {
+            details {
+                summary { (words::plural(rest.len() as u64, "more count")) ": coverage, and what is 0 everywhere" }
+                div.scroll { (numbers(comparison, &rest)) }
+            }
+        }
         @if comparison.left_out > 0 {
             p.muted { (words::plural(comparison.left_out as u64, "more cell")) " of this group are not shown." }
+        }
+    }
+}
+
+fn numbers(comparison: &Comparison<'_>, rows: &[&Row<'_>]) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                th scope="col" { "counted" }
+                @for column in &comparison.columns { th.n scope="col" { (column) } }
+            } }
+            @for group in rows.chunk_by(|a, b| a.property == b.property) {
+                tbody {
+                    tr { th.group scope="rowgroup" colspan=(comparison.columns.len() + 1) { (group[0].property) } }
+                    @for row in group {
+                        tr {
+                            th scope="row" title=[row.about()] { (words::count(row.name, 0).0) }
+                            @for number in &row.numbers {
+                                td.n { @if row.differs() { b { (shown(row.name, *number)) } }
+                                    @else { (shown(row.name, *number)) } }
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 }
@@ -261,12 +294,15 @@ fn worst(cells: &[Cell<'_>]) -> &'static str {
         .unwrap_or("dull")
 }
 
-fn headline(class: &str) -> &'static str {
-    match class {
-        "good" => "✓ everything came out as it should",
-        "bad" => "✗ VIOLATION, or an expectation that was not met",
+fn headline(cells: &[Cell<'_>]) -> &'static str {
+    let surprised = cells.iter().any(|cell| cell.run.as_expected == Some(false));
+    match worst(cells) {
+        "good" => "✓ as it should be",
+        "bad" if surprised => "✗ NOT AS EXPECTED",
+        "bad" => "✗ VIOLATION",
         "warn" => "? INCONCLUSIVE",
-        _ => "! HARNESS FAILED, was interrupted, or nothing ran",
+        _ if cells.is_empty() => "! NOTHING RAN",
+        _ => "! HARNESS FAILED, or interrupted",
     }
 }
 

@@ -10,6 +10,9 @@ use history::{History, Outcome};
 const POINTS_MAX: u64 = 3000;
 /// Bins of the time axis.
 pub const TIME_BINS: usize = 220;
+/// How many bins of time are joined to one of rates, the first that gives enough operations each.
+const RATE_JOINS: [usize; 4] = [1, 2, 4, 5];
+const RATE_OPERATIONS_MIN: u64 = 6;
 /// Bins of a decade of latency.
 const DECADE_BINS: usize = 16;
 const DECADES: usize = 9;
@@ -55,8 +58,8 @@ pub struct Samples {
     pub end: u64,
     /// Every operation, if there are few.
     pub points: Vec<Point>,
-    /// Completions in each bin of time.
-    pub rates: Vec<[u32; 3]>,
+    /// Completions in each bin of time; joined by [`Samples::rates`].
+    rates: Vec<[u32; 3]>,
     /// Operations that were never answered, in each bin of time by invocation.
     pub unanswered: Vec<u32>,
     /// One entry for each function, in order of first use.
@@ -160,6 +163,29 @@ impl Samples {
         let high = (0..LATENCY_BINS).rev().find(|&bin| used(bin))?;
         let decade = |bin: usize| i32::try_from(bin / DECADE_BINS).unwrap_or(0) + 3;
         Some((decade(low), decade(high) + 1))
+    }
+
+    /// Completions by outcome in bins of equal length, long enough to hold a few each.
+    pub fn rates(&self) -> Vec<[u32; 3]> {
+        let total: u64 = self.totals().iter().sum();
+        let enough =
+            |join: &&usize| total * **join as u64 >= RATE_OPERATIONS_MIN * TIME_BINS as u64;
+        let join = RATE_JOINS
+            .iter()
+            .find(enough)
+            .unwrap_or(&RATE_JOINS[RATE_JOINS.len() - 1]);
+        self.rates
+            .chunks(*join)
+            .map(|bins| {
+                let mut sums = [0; 3];
+                for bin in bins {
+                    for (sum, number) in sums.iter_mut().zip(bin) {
+                        *sum += number;
+                    }
+                }
+                sums
+            })
+            .collect()
     }
 
     /// The length of a bin of time, ns.

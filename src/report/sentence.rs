@@ -65,7 +65,7 @@ fn violation(properties: &[Property]) -> String {
         return "A promise was broken, but no property says which.".to_owned();
     };
     let told = match &first.checked.counterexample {
-        Some(told) => end_with_stop(&told.summary),
+        Some(told) => end_with_stop(&words::capitalised(&told.summary)),
         None => format!(
             "{} was broken; the checker gave no counterexample.",
             first.name
@@ -116,7 +116,7 @@ fn inconclusive(properties: &[Property], coverage: &Checked) -> String {
     }
     match whys.as_slice() {
         [] => "Nothing could be decided, and nobody said why.".to_owned(),
-        whys => end_with_stop(&capitalised(&words::clip(&whys.join("; ")))),
+        whys => end_with_stop(&words::capitalised(&words::clip(&whys.join("; ")))),
     }
 }
 
@@ -132,13 +132,6 @@ fn harness_failed(harness: &[Stage]) -> String {
         )),
         None => "The harness failed, but no stage says why.".to_owned(),
     }
-}
-
-fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(chars).collect()
-    })
 }
 
 fn end_with_stop(text: &str) -> String {
@@ -181,7 +174,7 @@ mod tests {
         let (run, _) = fixtures::register_held();
         assert_eq!(
             sentence_of(&run),
-            "No violation found in 5,921 ok operations, 3 of 3 faults landed, 2 leader changes."
+            "No violation found in 5,800 ok operations, 3 of 3 faults landed, 2 leader changes."
         );
     }
 

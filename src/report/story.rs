@@ -12,6 +12,8 @@ use super::words;
 
 /// A person reads ten rows.
 const ROWS_MAX: usize = 10;
+/// The result of an invocation whose completion has a row of its own.
+const ASKED: &str = "asked";
 
 /// The table.
 pub struct Story {
@@ -80,7 +82,7 @@ impl Story {
             add_faults(&mut rows, history, timeline);
         }
         Story {
-            summary: told.summary.clone(),
+            summary: words::capitalised(&told.summary),
             rows,
             left_out,
             broken_at,
@@ -100,10 +102,10 @@ impl Story {
         let mut sentences = Vec::new();
         for row in &self.rows {
             let event = row.event.map(|at| history.event(at));
-            if event.is_some_and(|event| row.result == "asked" && event.kind() == Kind::Invoke) {
-                continue;
-            }
             let told = match event {
+                Some(_) if row.result == ASKED => {
+                    format!("{} asked: {}", row.who, row.operation)
+                }
                 Some(event) => prose(history, event),
                 None => row.operation.clone(),
             };
@@ -144,7 +146,7 @@ fn tell(
     timeline: Option<&Timeline>,
 ) -> StoryRow {
     let result = match event.kind() {
-        Kind::Invoke if completion_follows => "asked".to_owned(),
+        Kind::Invoke if completion_follows => ASKED.to_owned(),
         Kind::Invoke => match event.partner() {
             Some(done) => format!(
                 "{} (after {})",
@@ -182,10 +184,11 @@ fn tell(
 
 /// What an event is in the story of a lock, without its time and its full stop.
 fn prose(history: &History, event: EventRef<'_>) -> String {
-    if event.is_nemesis() || event.is_observer() {
-        return format!("{} {}", words::operation(event), words::result(event))
-            .trim()
-            .to_owned();
+    if event.is_nemesis() {
+        return words::operation(event);
+    }
+    if event.is_observer() {
+        return format!("{}: {}", words::who(history, event), words::result(event));
     }
     let who = words::who(history, event);
     let who = who.split(" via ").next().unwrap_or(&who);
@@ -252,15 +255,26 @@ fn add_faults(rows: &mut Vec<StoryRow>, history: &History, timeline: &Timeline) 
     ) else {
         return;
     };
-    let told: Vec<u64> = rows
+    let told: Vec<(Option<u64>, &str)> = rows
         .iter()
-        .filter(|row| row.event.is_some_and(|at| history.event(at).is_nemesis()))
-        .map(|row| row.at / 1_000_000)
+        .filter_map(|row| Some(history.event(row.event?)))
+        .filter(|event| event.is_nemesis())
+        .map(|event| {
+            let value = event.value();
+            let phase = value
+                .get("phase")
+                .and_then(ValueRef::as_str)
+                .unwrap_or_default();
+            (value.get("id").and_then(ValueRef::as_u64), phase)
+        })
         .collect();
     for band in timeline.bands.iter().filter(|band| band.landed) {
-        let ends = band.end.map(|end| (end, "is healed"));
-        for (at, word) in [Some((band.begin, "begins")), ends].into_iter().flatten() {
-            let is_told = told.iter().any(|told| told.abs_diff(at / 1_000_000) <= 1);
+        let end = band.end.map(|end| (end, "end", "is healed"));
+        for (at, phase, word) in [Some((band.begin, "begin", "begins")), end]
+            .into_iter()
+            .flatten()
+        {
+            let is_told = told.contains(&(Some(band.id), phase));
             if rows.len() >= ROWS_MAX || at < first || at > last || is_told {
                 continue;
             }

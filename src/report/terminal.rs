@@ -11,13 +11,16 @@ use tabled::settings::Style as Border;
 
 use super::story::Story;
 use super::{Cell, judgement, words};
+use crate::result::Outcome;
 
 /// Tables are no wider than this where nobody says how wide the terminal is.
 pub const WIDTH_DEFAULT: usize = 100;
-/// In a narrower terminal a table cannot be read, and a list is printed instead.
-const WIDTH_TABLE_MIN: usize = 72;
+/// If the last column would be narrower, a table cannot be read, and a list is printed instead.
+const ROOM_MIN: usize = 34;
 /// What came out is broken into lines of this length.
 const OUTCOME_CHARS_MAX: usize = 18;
+/// The id of a cell is broken into lines of this length.
+const CELL_CHARS_MAX: usize = 26;
 /// Counts beyond this length are left to the reports.
 const COUNTS_CHARS_MAX: usize = 90;
 
@@ -30,40 +33,88 @@ pub fn width() -> usize {
 
 /// The table of a suite: one row a cell, what came out and what it rests on.
 pub fn suite(cells: &[Cell<'_>], width: usize) -> String {
-    if width < WIDTH_TABLE_MIN {
-        return cells.iter().map(|cell| suite_item(cell, width)).collect();
-    }
+    let place = common_place(cells);
     let rows = cells.iter().map(|cell| {
         let run = cell.run;
         let (sign, word, class) = judgement(run);
         [
-            format!("{}\n{} on {}", run.cell, run.workload, run.system.name),
+            wrapped_path(&run.cell),
             painted(
                 &wrapped(&format!("{sign} {word}"), OUTCOME_CHARS_MAX),
                 class,
             ),
             words::span_ms(run.duration_ms),
-            format!("{}\n{}", key_counts(cell), cell.dir),
+            details(cell, place.is_none()),
         ]
     });
-    table(
-        [
-            "cell",
-            "came out",
-            "took",
-            "counted, and where the run lies",
-        ],
+    let mut out = table(
+        ["cell", "came out", "took", "what it rests on"],
         rows,
         width,
     )
+    .unwrap_or_else(|| {
+        cells
+            .iter()
+            .map(|cell| suite_item(cell, width, place.is_none()))
+            .collect()
+    });
+    if let Some(place) = place {
+        out.push_str(&format!("each run lies in {place}<cell>\n"));
+    }
+    out
 }
 
-/// A table whose last column takes the room that the others leave.
+/// Where all runs lie, each in a folder with the name of its cell; `None` if they do not.
+fn common_place<'a>(cells: &[Cell<'a>]) -> Option<&'a str> {
+    let place = |cell: &Cell<'a>| {
+        let place = cell.dir.strip_suffix(cell.run.cell.as_str())?;
+        (place.is_empty() || place.ends_with('/')).then_some(place)
+    };
+    let first = place(cells.first()?)?;
+    cells
+        .iter()
+        .all(|cell| place(cell) == Some(first))
+        .then_some(first)
+}
+
+/// The id of a cell, broken after its last `/` if it is long.
+fn wrapped_path(cell: &str) -> String {
+    match cell.rsplit_once('/') {
+        Some((group, name)) if cell.chars().count() > CELL_CHARS_MAX => {
+            format!(
+                "{}/\n  {}",
+                wrapped(group, CELL_CHARS_MAX),
+                wrapped(name, CELL_CHARS_MAX)
+            )
+        }
+        _ => wrapped(cell, CELL_CHARS_MAX),
+    }
+}
+
+/// What a verdict rests on; for one that is no pass, the sentence first.
+fn details(cell: &Cell<'_>, with_dir: bool) -> String {
+    let run = cell.run;
+    let mut lines = Vec::new();
+    if run.outcome != Outcome::Held {
+        lines.push(words::clip(&run.sentence));
+    }
+    lines.push(key_counts(cell));
+    lines.push(format!(
+        "{} on {} {}",
+        run.workload, run.system.name, run.system.version
+    ));
+    if with_dir {
+        lines.push(cell.dir.to_owned());
+    }
+    lines.join("\n")
+}
+
+/// A table whose last column takes the room that the others leave; `None` if that is too little.
 fn table<const N: usize>(
     header: [&str; N],
     rows: impl Iterator<Item = [String; N]>,
     width: usize,
-) -> String {
+) -> Option<String> {
     let mut rows: Vec<[String; N]> = rows.collect();
     let widest = |column: usize| {
         let cells = rows
@@ -73,7 +124,10 @@ fn table<const N: usize>(
         cells.map(columns_of).max().unwrap_or(0)
     };
     let taken: usize = (0..N - 1).map(|column| widest(column) + 3).sum();
-    let room = width.saturating_sub(taken + 4).max(20);
+    let room = width.saturating_sub(taken + 4);
+    if room < ROOM_MIN {
+        return None;
+    }
     for row in &mut rows {
         row[N - 1] = wrapped(&row[N - 1], room);
     }
@@ -82,7 +136,7 @@ fn table<const N: usize>(
     for row in rows {
         table.push_record(row);
     }
-    format!("{}\n", table.build().with(Border::rounded()))
+    Some(format!("{}\n", table.build().with(Border::rounded())))
 }
 
 /// How many columns of a terminal the widest line takes, colours not counted.
@@ -96,22 +150,11 @@ fn columns_of(text: &str) -> usize {
 }
 
 /// One cell of a suite for a narrow terminal.
-fn suite_item(cell: &Cell<'_>, width: usize) -> String {
+fn suite_item(cell: &Cell<'_>, width: usize, with_dir: bool) -> String {
     let run = cell.run;
-    let mut item = format!("{}  {}\n", outcome(cell), run.cell);
-    for line in [
-        format!(
-            "{} on {}, {}",
-            run.workload,
-            run.system.name,
-            words::span_ms(run.duration_ms)
-        ),
-        key_counts(cell),
-        cell.dir.to_owned(),
-    ] {
-        item.push_str(&indented(&line, width));
-    }
-    item
+    let took = format!("took {}\n", words::span_ms(run.duration_ms));
+    let rest = indented(&(took + &details(cell, with_dir)), width);
+    format!("{}  {}\n{rest}", outcome(cell), run.cell)
 }
 
 fn outcome(cell: &Cell<'_>) -> String {
@@ -156,10 +199,7 @@ fn shortened(counts: &[(String, u64)]) -> String {
 
 /// The table of what checkers said about a history: property, whether it is claimed, the result.
 pub fn properties(rows: &[(&str, bool, &Checked)], width: usize) -> String {
-    if width < WIDTH_TABLE_MIN {
-        return rows.iter().map(|row| property_item(row, width)).collect();
-    }
-    let rows = rows.iter().map(|(name, claimed, checked)| {
+    let records = rows.iter().map(|(name, claimed, checked)| {
         let found = found(checked).unwrap_or_default();
         let counts = words::counts(&checked.counts);
         let lines: Vec<String> = [found, counts]
@@ -172,7 +212,8 @@ pub fn properties(rows: &[(&str, bool, &Checked)], width: usize) -> String {
             lines.join("\n"),
         ]
     });
-    table(["property", "verdict", "found and counted"], rows, width)
+    table(["property", "verdict", "found and counted"], records, width)
+        .unwrap_or_else(|| rows.iter().map(|row| property_item(row, width)).collect())
 }
 
 /// The first violation, or why it is not known whether there is one.
@@ -303,7 +344,7 @@ mod tests {
             let table = suite(&cells, width);
             assert!(widest(&table) <= width, "{width}:\n{}", plain(&table));
             let table = plain(&table).replace('\n', " ");
-            for part in ["VIOLATION", "held", "INCONCLUSIVE", "HARNESS FAILED"] {
+            for part in ["VIOLATION", "held", "INCONCLUSIVE", "HARNESS"] {
                 assert!(table.contains(part), "{width}: {part} is not in:\n{table}");
             }
         }

@@ -38,7 +38,8 @@ pub fn clock(ns: u64) -> String {
 pub fn span(ns: u64) -> String {
     let ms = ns / 1_000_000;
     match ns {
-        0..1_000_000 => format!("0.{:02} ms", ns / 10_000),
+        0 => "0 ms".to_owned(),
+        1..1_000_000 => format!("0.{:02} ms", ns / 10_000),
         1_000_000..10_000_000 => format!("{ms}.{} ms", ns / 100_000 % 10),
         10_000_000..1_000_000_000 => format!("{ms} ms"),
         1_000_000_000..100_000_000_000 => format!("{}.{:02} s", ms / 1000, ms / 10 % 100),
@@ -46,11 +47,8 @@ pub fn span(ns: u64) -> String {
     }
 }
 
-/// A duration in milliseconds, as [`span`] writes it; 0 is `0 ms`.
+/// A duration in milliseconds, as [`span`] writes it.
 pub fn span_ms(ms: u64) -> String {
-    if ms == 0 {
-        return "0 ms".to_owned();
-    }
     span(ms.saturating_mul(1_000_000))
 }
 
@@ -66,13 +64,32 @@ fn clip_at(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// The name of a count without its unit, and the number with it: `overlap_ms`, 1240 gives
-/// `overlap` and `1.24 s`.
+/// The name of a count without its unit, and the number with it: `overlap_ms_max`, 1240 gives
+/// `overlap max` and `1.24 s`; `write_ok_percent:n1`, 97 gives `write ok, n1` and `97 %`.
 pub fn count(name: &str, number: u64) -> (String, String) {
-    match name.strip_suffix("_ms") {
-        Some(stem) => (stem.replace(['_', '-'], " "), span_ms(number)),
-        None => (name.replace(['_', '-'], " "), thousands(number)),
+    let (stem, of) = name.split_once(':').unwrap_or((name, ""));
+    let words: Vec<&str> = stem.split(['_', '-']).collect();
+    let is_unit = |word: &&str| ["ms", "percent"].contains(word);
+    let number = match words.iter().find(|word| is_unit(word)) {
+        Some(&"ms") => span_ms(number),
+        Some(_) => format!("{number} %"),
+        None => thousands(number),
+    };
+    let named: Vec<&str> = words.into_iter().filter(|word| !is_unit(word)).collect();
+    let comma = if of.is_empty() { "" } else { ", " };
+    (format!("{}{comma}{of}", named.join(" ")), number)
+}
+
+/// The text with a capital letter, unless it begins with a name.
+pub fn capitalised(text: &str) -> String {
+    let first_word = text.split_whitespace().next().unwrap_or_default();
+    if !first_word.chars().all(|c| c.is_ascii_lowercase()) {
+        return text.to_owned();
     }
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
 }
 
 /// All counts in one line: `guarded writes 410, stale accepted 3`.
@@ -340,6 +357,16 @@ mod tests {
             count("stale_accepted", 3),
             ("stale accepted".to_owned(), "3".to_owned())
         );
+        assert_eq!(
+            count("gap_ms_max", 1240),
+            ("gap max".to_owned(), "1.24 s".to_owned())
+        );
+        assert_eq!(
+            count("write_ok_percent:n1", 97),
+            ("write ok, n1".to_owned(), "97 %".to_owned())
+        );
+        assert_eq!(capitalised("no write"), "No write");
+        assert_eq!(capitalised("c1's write"), "c1's write");
         assert!(clip(&"ä".repeat(2000)).ends_with("… (4000 bytes in all)"));
     }
 

@@ -37,7 +37,7 @@ impl Page<'_> {
                     None => p { "No operation was answered." },
                 }
             }
-            h3 { "Rate" small { "operations a second, in bins of " (words::span(self.samples.bin_len())) } }
+            h3 { "Rate" small { "operations a second, in bins of " (words::span(self.samples.end / self.samples.rates().len().max(1) as u64)) } }
             figure {
                 div.legend {
                     span { (swatch_line("ok")) "ok" } span { (swatch_line("fail")) "failed" }

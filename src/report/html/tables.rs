@@ -109,14 +109,10 @@ impl Page<'_> {
             @if coverage.counts.is_empty() {
                 p.muted { "Nothing was counted." }
             } @else {
-                div.scroll { table {
-                    thead { tr { th scope="col" { "counted" } th.n scope="col" { "number" } } }
-                    tbody { @for (name, number) in coverage.counts.iter().take(ROWS_MAX) {
-                        @let (name, number) = words::count(name, *number);
-                        tr { th scope="row" { (name) } td.n { (number) } }
-                    } }
-                } }
-                (more(coverage.counts.len(), "result.json"))
+                div.two {
+                    section { div.scroll { (counted(&coverage.counts)) } }
+                    section { div.scroll { (counted_each(&coverage.counts)) } }
+                }
             }
             @for note in &coverage.notes { p.muted { (words::clip(note)) } }
         }
@@ -209,6 +205,61 @@ impl Page<'_> {
             @if !self.run.notes.is_empty() {
                 h2 { "Notes" }
                 ul { @for note in self.run.notes.iter().take(ROWS_MAX) { li { (words::clip(note)) } } }
+            }
+        }
+    }
+}
+
+/// The counts that stand for themselves.
+fn counted(counts: &[(String, u64)]) -> Markup {
+    html! {
+        table {
+            thead { tr { th scope="col" { "counted" } th.n scope="col" { "number" } } }
+            tbody { @for (name, number) in counts.iter().filter(|(name, _)| !name.contains(':')).take(ROWS_MAX) {
+                @let (name, number) = words::count(name, *number);
+                tr { th scope="row" { (name) } td.n { (number) } }
+            } }
+        }
+    }
+}
+
+/// The counts of each function or node, `ok_before:read`: one row for each of them.
+fn counted_each(counts: &[(String, u64)]) -> Markup {
+    let mut columns: Vec<&str> = Vec::new();
+    let mut rows: Vec<&str> = Vec::new();
+    for (name, _) in counts {
+        let Some((column, row)) = name.split_once(':') else {
+            continue;
+        };
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
+    let number = |column: &str, row: &str| {
+        let found = counts
+            .iter()
+            .find(|(name, _)| name.split_once(':') == Some((column, row)));
+        found.map_or_else(
+            || "–".to_owned(),
+            |(name, number)| words::count(name, *number).1,
+        )
+    };
+    html! {
+        @if !rows.is_empty() {
+            table {
+                thead { tr {
+                    th scope="col" { "of each" }
+                    @for column in &columns { th.n scope="col" { (words::count(column, 0).0) } }
+                } }
+                tbody { @for row in rows.iter().take(ROWS_MAX) {
+                    tr {
+                        th scope="row" { (row) }
+                        @for column in &columns { td.n { (number(column, row)) } }
+                    }
+                } }
             }
         }
     }

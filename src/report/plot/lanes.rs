@@ -46,12 +46,19 @@ pub fn lanes(axis: &Axis<'_>) -> Markup {
     picture(bottom + 16.0, &describe(timeline), axis, &content)
 }
 
-/// The states that appear on any lane, for the legend.
+/// The states that appear on any lane, for the legend; what was not observed only if it is long.
 pub fn states(timeline: &Timeline) -> Vec<State> {
-    let lanes = || timeline.servers.iter().chain(&timeline.holders);
+    let is_long = |segment: &Segment| (segment.to - segment.from) >= timeline.end / 100;
+    let all = || {
+        timeline
+            .servers
+            .iter()
+            .chain(&timeline.holders)
+            .flat_map(|lane| &lane.segments)
+    };
     State::ALL
         .into_iter()
-        .filter(|state| lanes().any(|lane| lane.segments.iter().any(|s| s.state == *state)))
+        .filter(|state| all().any(|s| s.state == *state && (is_long(s) || *state != State::Unseen)))
         .collect()
 }
 

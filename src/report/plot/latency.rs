@@ -7,8 +7,8 @@ use super::{Axis, LEFT, RIGHT, draw, fixed, picture};
 use crate::report::samples::{OUTCOMES, Samples};
 use crate::report::words;
 
-const TOP: f64 = 20.0;
-const BOTTOM: f64 = 172.0;
+const TOP: f64 = 28.0;
+const BOTTOM: f64 = 180.0;
 /// Where operations without an answer are marked.
 const UNANSWERED_Y: f64 = 11.0;
 /// A bin of time must have so many operations for its quantiles to be drawn.
@@ -25,16 +25,18 @@ pub fn latency(axis: &Axis<'_>, samples: &Samples) -> Option<Markup> {
         points(axis, samples, &scale)
     };
     let content = html! {
-        (axis.bands(TOP - 18.0, BOTTOM, false))
-        (axis.ticks(TOP - 18.0, BOTTOM))
+        (axis.bands(TOP - 26.0, BOTTOM, false))
+        (axis.ticks(TOP - 26.0, BOTTOM))
         @for decade in scale.low..=scale.high {
             @let y = scale.y(10f64.powi(decade));
             line class="grid" x1=(fixed(LEFT)) x2=(fixed(RIGHT)) y1=(fixed(y)) y2=(fixed(y)) {}
             text class="axis" x=(fixed(LEFT - 8.0)) y=(fixed(y + 4.0)) { (decade_label(decade)) }
         }
-        text class="axis" x=(fixed(LEFT - 8.0)) y=(fixed(UNANSWERED_Y + 4.0)) { "no answer" }
+        @if samples.unanswered.iter().any(|&number| number > 0) {
+            text class="axis" x=(fixed(LEFT - 8.0)) y=(fixed(UNANSWERED_Y + 4.0)) { "no answer" }
+        }
         (marks)
-        (axis.marks(TOP - 18.0, BOTTOM, None))
+        (axis.marks(TOP - 26.0, BOTTOM, None))
     };
     Some(picture(BOTTOM + 16.0, &describe(samples), axis, &content))
 }

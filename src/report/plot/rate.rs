@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::latency::class;
 use super::{Axis, LEFT, RIGHT, draw, fixed, picture};
-use crate::report::samples::{OUTCOMES, Samples, TIME_BINS};
+use crate::report::samples::{OUTCOMES, Samples};
 use crate::report::words;
 
 const TOP: f64 = 8.0;
@@ -13,7 +13,9 @@ const BOTTOM: f64 = 104.0;
 
 /// Draws rates.
 pub fn rate(axis: &Axis<'_>, samples: &Samples) -> Markup {
-    let seconds = samples.end as f64 / 1e9 / TIME_BINS as f64;
+    let rates = samples.rates();
+    let bins = rates.len();
+    let seconds = samples.end as f64 / 1e9 / bins as f64;
     let per_second = |number: u32| {
         if seconds > 0.0 {
             f64::from(number) / seconds
@@ -21,20 +23,32 @@ pub fn rate(axis: &Axis<'_>, samples: &Samples) -> Markup {
             0.0
         }
     };
-    let most = samples.rates.iter().flatten().copied().max().unwrap_or(0);
+    let most = rates.iter().flatten().copied().max().unwrap_or(0);
     let top = round_up(per_second(most));
     let y = |rate: f64| BOTTOM - (BOTTOM - TOP) * (rate / top).clamp(0.0, 1.0);
-    let steps = |outcome: usize| {
+    // A line that lies on the axis says nothing, so those of failures are broken there.
+    let steps = |outcome: usize, broken: bool| {
         let mut path = String::new();
-        for (bin, rates) in samples.rates.iter().enumerate() {
-            let from = LEFT + (RIGHT - LEFT) * bin as f64 / TIME_BINS as f64;
-            let to = LEFT + (RIGHT - LEFT) * (bin + 1) as f64 / TIME_BINS as f64;
-            let command = if bin == 0 { "M" } else { "L" };
-            let height = fixed(y(per_second(rates[outcome])));
+        let mut pen_down = false;
+        let number = |bin: Option<usize>| {
+            bin.and_then(|bin| rates.get(bin))
+                .map_or(0, |rates| rates[outcome])
+        };
+        for bin in 0..bins {
+            let around = [bin.checked_sub(1), Some(bin), Some(bin + 1)];
+            if broken && around.into_iter().all(|bin| number(bin) == 0) {
+                pen_down = false;
+                continue;
+            }
+            let from = LEFT + (RIGHT - LEFT) * bin as f64 / bins as f64;
+            let to = LEFT + (RIGHT - LEFT) * (bin + 1) as f64 / bins as f64;
+            let command = if pen_down { "L" } else { "M" };
+            let height = fixed(y(per_second(number(Some(bin)))));
             draw(
                 &mut path,
                 format_args!("{command}{} {height}H{}", fixed(from), fixed(to)),
             );
+            pen_down = true;
         }
         path
     };
@@ -46,10 +60,10 @@ pub fn rate(axis: &Axis<'_>, samples: &Samples) -> Markup {
             line class="grid" x1=(fixed(LEFT)) x2=(fixed(RIGHT)) y1=(fixed(height)) y2=(fixed(height)) {}
             text class="axis" x=(fixed(LEFT - 8.0)) y=(fixed(height + 4.0)) { (label(top * share)) }
         }
-        path class="area" d={ (steps(0)) "V" (fixed(BOTTOM)) "H" (fixed(LEFT)) "z" } {}
+        path class="area" d={ (steps(0, false)) "V" (fixed(BOTTOM)) "H" (fixed(LEFT)) "z" } {}
         @for (at, outcome) in OUTCOMES.into_iter().enumerate() {
-            @if samples.rates.iter().any(|rates| rates[at] > 0) || outcome == Outcome::Ok {
-                path class={ "line " (class(outcome)) } d=(steps(at)) {}
+            @if rates.iter().any(|rates| rates[at] > 0) || outcome == Outcome::Ok {
+                path class={ "line " (class(outcome)) } d=(steps(at, outcome != Outcome::Ok)) {}
             }
         }
         (axis.marks(TOP - 6.0, BOTTOM, None))
@@ -57,7 +71,7 @@ pub fn rate(axis: &Axis<'_>, samples: &Samples) -> Markup {
     let about = format!(
         "Operations a second over time; at most {} of one outcome in a bin of {}.",
         label(per_second(most)),
-        words::span(samples.bin_len())
+        words::span(samples.end / bins.max(1) as u64)
     );
     picture(BOTTOM + 16.0, &about, axis, &content)
 }

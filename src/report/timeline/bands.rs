@@ -40,6 +40,13 @@ impl Band {
         self.landed && self.begin <= to && self.end.is_none_or(|end| end >= from)
     }
 
+    /// `#1 freeze c2 healed 15 ms ago`, if that is so at this time.
+    pub fn healed_just_before(&self, time: u64) -> Option<String> {
+        const JUST_NS: u64 = 2_000_000_000;
+        let ago = time.checked_sub(self.end.filter(|_| self.landed)?)?;
+        (ago < JUST_NS).then(|| format!("{} healed {} ago", self.name(), words::span(ago)))
+    }
+
     /// Whether it struck this node, alone or among others.
     pub fn strikes(&self, node: &str) -> bool {
         self.target

@@ -59,7 +59,7 @@ pub struct Gap {
     /// The longest time without an `ok` of a write that touches the gap, ns; `None` if the
     /// workload never wrote.
     pub no_write: Option<u64>,
-    /// Landed faults that were in force in the gap.
+    /// Landed faults that were in force in the gap, or had just been healed.
     pub cause: String,
 }
 
@@ -365,8 +365,12 @@ fn measure(gaps: &mut [Gap], history: &History, bands: &[Band]) {
     for gap in gaps.iter_mut() {
         let causes: Vec<String> = bands
             .iter()
-            .filter(|band| band.touches(gap.begin, gap.end))
-            .map(Band::name)
+            .filter_map(|band| {
+                if band.touches(gap.begin, gap.end) {
+                    return Some(band.name());
+                }
+                band.healed_just_before(gap.begin)
+            })
             .collect();
         gap.cause = causes.join("; ");
     }

@@ -153,19 +153,14 @@ impl Timeline {
 
     /// The faults that were in force at a time, or had just been healed: `#1 freeze c2`.
     pub fn faults_at(&self, time: u64) -> String {
-        const JUST_NS: u64 = 2_000_000_000;
         let parts: Vec<String> = self
             .bands
             .iter()
-            .filter(|band| band.landed && band.begin <= time)
-            .filter_map(|band| match band.end {
-                Some(end) if end < time && time - end < JUST_NS => Some(format!(
-                    "{} healed {} ago",
-                    band.name(),
-                    super::words::span(time - end)
-                )),
-                Some(end) if end <= time => None,
-                _ => Some(band.name()),
+            .filter_map(|band| {
+                if band.end.is_none_or(|end| end > time) && band.touches(time, time) {
+                    return Some(band.name());
+                }
+                band.healed_just_before(time)
             })
             .collect();
         parts.join("; ")
