@@ -77,6 +77,7 @@ impl Checker for Availability {
                 "gap_ms_max",
                 "longest time without such a write while a majority was connected",
             ),
+            ("gap_bound_ms", "the bound on that time, if there is one"),
             (
                 "gap_refused",
                 "requests begun in that gap and refused in it",
@@ -134,7 +135,12 @@ impl Checker for Availability {
         let result = result
             .count("writes_ok", writes.served.len() as u64)
             .count("writes_tried", writes.tried)
-            .count("gap_ms_max", words::ms(gap.length()))
+            .count("gap_ms_max", words::ms(gap.length()));
+        let result = match bound {
+            Some(bound) => result.count("gap_bound_ms", words::ms(bound)),
+            None => result,
+        };
+        let result = result
             .count("gap_refused", requests.refused)
             .count("gap_queued", requests.queued)
             .count("gap_reads", requests.reads)

@@ -1,6 +1,7 @@
 //! Made-up runs for the tests of reports: each tells a story that real runs tell.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use checkers::{Checked, Counterexample, Reason, Row};
 use chrono::{DateTime, Utc};
@@ -56,16 +57,7 @@ impl Script {
         self.events.push(event);
     }
 
-    fn op(
-        &mut self,
-        who: &str,
-        from: u64,
-        to: u64,
-        kind: Kind,
-        f: &str,
-        key: &str,
-        io: [Value; 2],
-    ) {
+    fn op(&mut self, who: &str, time: Range<u64>, kind: Kind, f: &str, key: &str, io: [Value; 2]) {
         let process = who
             .parse()
             .map_or(Process::Name(who.to_owned()), Process::Number);
@@ -75,8 +67,8 @@ impl Script {
             Kind::Fail => "stale-token",
             _ => "timeout",
         });
-        let ask = Event::new(from, process.clone(), Kind::Invoke, f, input).with_key(key);
-        let mut answer = Event::new(to, process, kind, f, output)
+        let ask = Event::new(time.start, process.clone(), Kind::Invoke, f, input).with_key(key);
+        let mut answer = Event::new(time.end, process, kind, f, output)
             .with_key(key)
             .with_node(node);
         answer.error = error.map(str::to_owned);
@@ -126,8 +118,7 @@ pub fn frozen_holder() -> (RunResult, History) {
     let ttl = json!({"ttl_ms": 3000});
     script.op(
         "c1",
-        S / 5,
-        S / 5 + 40 * MS,
+        S / 5..S / 5 + 40 * MS,
         Kind::Ok,
         "acquire",
         "L",
@@ -135,7 +126,7 @@ pub fn frozen_holder() -> (RunResult, History) {
     );
     let mut put = |who: &str, from: u64, took: u64, kind: Kind, v: u64, token: u64| {
         let io = json!({"v": v, "token": token});
-        script.op(who, from, from + took, kind, "put", "r", [io.clone(), io]);
+        script.op(who, from..from + took, kind, "put", "r", [io.clone(), io]);
     };
     for n in 0..56 {
         put(
@@ -161,8 +152,7 @@ pub fn frozen_holder() -> (RunResult, History) {
     put("c1", 11 * S + 600 * MS, 7 * MS, Kind::Ok, 58, 33);
     script.op(
         "c2",
-        4 * S,
-        8 * S + 900 * MS,
+        4 * S..8 * S + 900 * MS,
         Kind::Ok,
         "acquire",
         "L",
@@ -181,8 +171,7 @@ pub fn frozen_holder() -> (RunResult, History) {
     for n in 0..30 {
         script.op(
             "7",
-            n * 600 * MS,
-            n * 600 * MS + 500 * MS,
+            n * 600 * MS..n * 600 * MS + 500 * MS,
             if (6..14).contains(&n) {
                 Kind::Info
             } else {
@@ -315,7 +304,7 @@ pub fn register_held() -> (RunResult, History) {
             0 => ("read", [Value::Null, json!(n / 7)]),
             _ => ("write", [json!(n), json!(n)]),
         };
-        script.op(&n.to_string(), from, from + took, kind, f, "x", io);
+        script.op(&n.to_string(), from..from + took, kind, f, "x", io);
     }
     let specs = [
         (1, "slow", "n1-n2", 12 * S, 20 * S),
@@ -447,7 +436,7 @@ pub fn huge(ops: u64) -> (RunResult, History) {
     script.observe(end, |node, at| {
         let term = at / S;
         let leader = ["n1", "n2", "n3", "n4"][(term % 4) as usize];
-        ((node.len() as u64 + at / MS) % 13 != 0).then_some((Some(leader), term))
+        (!(node.len() as u64 + at / MS).is_multiple_of(13)).then_some((Some(leader), term))
     });
     for id in 0..400u64 {
         let begin = id * 1500 * MS;

@@ -11,7 +11,7 @@ use tabled::settings::Style as Border;
 
 use super::story::Story;
 use super::{Cell, judgement, words};
-use crate::result::Outcome;
+use crate::result::{Outcome, RunResult};
 
 /// Tables are no wider than this where nobody says how wide the terminal is.
 pub const WIDTH_DEFAULT: usize = 100;
@@ -22,7 +22,7 @@ const OUTCOME_CHARS_MAX: usize = 18;
 /// The id of a cell is broken into lines of this length.
 const CELL_CHARS_MAX: usize = 26;
 /// Counts beyond this length are left to the reports.
-const COUNTS_CHARS_MAX: usize = 90;
+const COUNTS_CHARS_MAX: usize = 60;
 
 /// The width of the terminal, if standard output is one.
 pub fn width() -> usize {
@@ -38,7 +38,12 @@ pub fn suite(cells: &[Cell<'_>], width: usize) -> String {
         let run = cell.run;
         let (sign, word, class) = judgement(run);
         [
-            wrapped_path(&run.cell),
+            format!(
+                "{}\n{} on {}",
+                wrapped_path(&run.cell),
+                run.workload,
+                run.system.name
+            ),
             painted(
                 &wrapped(&format!("{sign} {word}"), OUTCOME_CHARS_MAX),
                 class,
@@ -99,10 +104,6 @@ fn details(cell: &Cell<'_>, with_dir: bool) -> String {
         lines.push(words::clip(&run.sentence));
     }
     lines.push(key_counts(cell));
-    lines.push(format!(
-        "{} on {} {}",
-        run.workload, run.system.name, run.system.version
-    ));
     if with_dir {
         lines.push(cell.dir.to_owned());
     }
@@ -152,8 +153,13 @@ fn columns_of(text: &str) -> usize {
 /// One cell of a suite for a narrow terminal.
 fn suite_item(cell: &Cell<'_>, width: usize, with_dir: bool) -> String {
     let run = cell.run;
-    let took = format!("took {}\n", words::span_ms(run.duration_ms));
-    let rest = indented(&(took + &details(cell, with_dir)), width);
+    let on = format!(
+        "{} on {}, {}",
+        run.workload,
+        run.system.name,
+        words::span_ms(run.duration_ms)
+    );
+    let rest = indented(&format!("{on}\n{}", details(cell, with_dir)), width);
     format!("{}  {}\n{rest}", outcome(cell), run.cell)
 }
 
@@ -165,7 +171,7 @@ fn outcome(cell: &Cell<'_>) -> String {
 /// What the verdict of a cell rests on: the counts of the property that decided, or the evidence.
 fn key_counts(cell: &Cell<'_>) -> String {
     let run = cell.run;
-    let evidence = super::sentence::evidence(&run.coverage, &run.faults);
+    let evidence = brief_evidence(run);
     let decided = run
         .properties
         .iter()
@@ -178,6 +184,21 @@ fn key_counts(cell: &Cell<'_>) -> String {
         }
         _ => evidence,
     }
+}
+
+/// `48,210 ok, 3/3 faults, 5 leader changes`.
+fn brief_evidence(run: &RunResult) -> String {
+    let ok = super::sentence::operations_ok(&run.coverage);
+    let ok = ok.map_or_else(
+        || "? ok".to_owned(),
+        |ok| format!("{} ok", words::thousands(ok)),
+    );
+    let landed = run.faults.iter().filter(|fault| fault.landed).count();
+    let mut evidence = format!("{ok}, {landed}/{} faults", run.faults.len());
+    if let Some(changes) = run.coverage.counted("leader_changes") {
+        evidence.push_str(&format!(", {}", words::plural(changes, "leader change")));
+    }
+    evidence
 }
 
 /// The first counts, as many as fit.

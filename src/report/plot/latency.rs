@@ -106,7 +106,8 @@ fn points(axis: &Axis<'_>, samples: &Samples, scale: &Scale) -> Markup {
         );
     }
     html! {
-        @for (path, outcome) in paths.iter().zip(OUTCOMES) {
+        // What was ok is drawn last, on top of what was not.
+        @for (path, outcome) in paths.iter().zip(OUTCOMES).rev() {
             @if !path.is_empty() { path class={ "mark " (class(outcome)) } d=(path) {} }
         }
     }

@@ -177,7 +177,7 @@ fn tick_step(end: u64) -> u64 {
 }
 
 fn tick_label(at: u64) -> String {
-    if at % 1_000_000_000 == 0 {
+    if at.is_multiple_of(1_000_000_000) {
         format!("{} s", words::thousands(at / 1_000_000_000))
     } else {
         format!("{} ms", at / 1_000_000)

@@ -400,11 +400,9 @@ fn measure(gaps: &mut [Gap], history: &History, bands: &[Band]) {
 
 /// What the whole table of gaps says in one line, against a bound if there is one.
 pub fn describe(gaps: &[Gap], bound_ns: Option<u64>) -> String {
-    let longest = gaps
-        .iter()
-        .map(|gap| gap.end - gap.begin)
-        .max()
-        .unwrap_or(0);
+    let Some(longest) = gaps.iter().map(|gap| gap.end - gap.begin).max() else {
+        return "no gap between leaders was seen".to_owned();
+    };
     let longest = words::span(longest);
     match bound_ns {
         None => format!("longest {longest}; no bound is declared"),
