@@ -180,7 +180,12 @@ mod tests {
 
     #[test]
     fn applied_terms_count_where_nodes_tell_no_others() {
-        let views = [(0, 2, "n3"), (1_000, 12, "n3"), (2_000, 2, "n1"), (3_000, 14, "n1")];
+        let views = [
+            (0, 2, "n3"),
+            (1_000, 12, "n3"),
+            (2_000, 2, "n1"),
+            (3_000, 14, "n1"),
+        ];
         let text: String = views
             .iter()
             .map(|(at, applied, leader)| {

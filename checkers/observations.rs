@@ -56,7 +56,11 @@ pub(crate) fn changes(history: &History) -> Changes<'_> {
         if view.term.is_some() && view.term < term_max {
             continue;
         }
-        if let Some(term) = view.term.or(view.applied_term).filter(|&term| Some(term) >= term_max) {
+        if let Some(term) = view
+            .term
+            .or(view.applied_term)
+            .filter(|&term| Some(term) >= term_max)
+        {
             match term_max {
                 Some(max) if term > max => {
                     let rise = u64::try_from(term - max).unwrap_or(u64::MAX);

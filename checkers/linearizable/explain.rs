@@ -50,7 +50,10 @@ pub(crate) fn tell(
         first
     };
     let told = parts.complete(&small);
-    let ops: Vec<RegisterOp> = told.iter().map(|&place| cut.ops[place]).collect();
+    let ops: Vec<(RegisterOp, bool)> = told
+        .iter()
+        .map(|place| (cut.ops[*place], small.contains(place)))
+        .collect();
     write_down(history, partition, &ops)
 }
 
@@ -215,13 +218,15 @@ impl<'p> Parts<'p> {
 /// An operation with what it did, in words.
 struct Told<'h> {
     op: RegisterOp,
+    /// Whether it is part of the proof, and not only told so that the proof can be understood.
+    proves: bool,
     of: Op<'h>,
     who: String,
     what: String,
 }
 
 impl<'h> Told<'h> {
-    fn of(history: &'h History, op: RegisterOp) -> Told<'h> {
+    fn of(history: &'h History, op: RegisterOp, proves: bool) -> Told<'h> {
         let of = history.event(op.call as usize).op();
         let who = words::who(of.invoke);
         let argument = words::value(of.input());
@@ -230,7 +235,13 @@ impl<'h> Told<'h> {
             Action::Write(_) => format!("write of {argument} by {who}"),
             Action::Cas(..) | Action::NotValue(_) => format!("cas of {argument} by {who}"),
         };
-        Told { op, of, who, what }
+        Told {
+            op,
+            proves,
+            of,
+            who,
+            what,
+        }
     }
 
     /// The value that a read returned.
@@ -264,8 +275,11 @@ impl<'h> Told<'h> {
     }
 }
 
-fn write_down(history: &History, partition: &Partition, ops: &[RegisterOp]) -> Checked {
-    let told: Vec<Told<'_>> = ops.iter().map(|&op| Told::of(history, op)).collect();
+fn write_down(history: &History, partition: &Partition, ops: &[(RegisterOp, bool)]) -> Checked {
+    let told: Vec<Told<'_>> = ops
+        .iter()
+        .map(|&(op, proves)| Told::of(history, op, proves))
+        .collect();
     let mut story = Story::default();
     // The last ones first, should there be more than fit.
     for one in told.iter().rev() {
@@ -298,7 +312,7 @@ fn write_down(history: &History, partition: &Partition, ops: &[RegisterOp]) -> C
 fn summary(told: &[Told<'_>]) -> String {
     let answered = told.iter().filter(|one| one.op.ret != NEVER);
     let mut readers: Vec<&Told<'_>> = answered
-        .filter(|one| one.op.action.needs().is_some())
+        .filter(|one| one.proves && one.op.action.needs().is_some())
         .collect();
     readers.sort_by_key(|one| std::cmp::Reverse(one.op.ret));
     readers

@@ -158,3 +158,22 @@ fn what_was_not_decided_is_not_valid() {
         assert!(matches!(verdict, Verdict::Unknown(_)), "{}", checker.name());
     }
 }
+
+/// A value that a chain of cas led to, read after it was overwritten: what is told is the stale read,
+/// not that the chain begins with a value whose writer was left out.
+#[test]
+fn a_stale_read_of_what_cas_wrote_is_told_as_such() {
+    let found = check(
+        "linearizable",
+        r#"
+        0-1 P1 write x 215 -> 215
+        2-3 P1 cas x [215,216] -> [215,216]
+        4-5 P2 cas x [216,220] -> [216,220]
+        6-7 P3 write x 249 -> 249
+        8-9 P4 read x null -> 220"#,
+    );
+    assert_eq!(found.verdict, Verdict::Invalid);
+    let told = found.counterexample.expect("a counterexample");
+    assert!(told.summary.contains("read by P4"), "{}", told.summary);
+    assert!(!told.summary.contains("nobody"), "{}", told.summary);
+}
