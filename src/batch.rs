@@ -97,20 +97,28 @@ pub async fn run(
             Err(error) => reporter.note(&format!("a run ended in a panic: {error}")),
         }
     }
-    let results: Vec<(PathBuf, RunResult)> =
-        (0..suite.cells.len()).filter_map(|index| finished.remove(&index)).collect();
+    let results: Vec<(PathBuf, RunResult)> = (0..suite.cells.len())
+        .filter_map(|index| finished.remove(&index))
+        .collect();
     let missing = suite.cells.len() - results.len();
     let interrupted = *interrupt.borrow();
     let notes = write_summary(&batch.dir, suite, &results);
     let exit = fold(&results, missing, interrupted);
     reporter.end();
-    Ok(Finished { results, dir: batch.dir, exit, notes })
+    Ok(Finished {
+        results,
+        dir: batch.dir,
+        exit,
+        notes,
+    })
 }
 
 /// The exit code: a violation outranks an interruption, which outranks everything else. A cell
 /// that is missing without one is a failure of the harness.
 fn fold(results: &[(PathBuf, RunResult)], missing: usize, interrupted: Option<Exit>) -> Exit {
-    let outcomes = results.iter().map(|(_, result)| judged(result.outcome, result.as_expected));
+    let outcomes = results
+        .iter()
+        .map(|(_, result)| judged(result.outcome, result.as_expected));
     let lost = (missing > 0).then_some(Outcome::HarnessFailed);
     let exit = Exit::of(outcomes.chain(lost));
     match interrupted {
@@ -132,7 +140,15 @@ struct Job {
 impl Job {
     /// Runs the cell; `None` if it was cancelled before it began or has no folder.
     async fn run(self) -> Option<(usize, PathBuf, RunResult)> {
-        let Job { index, cell, dir, seed, keep_data, cancel, sink } = self;
+        let Job {
+            index,
+            cell,
+            dir,
+            seed,
+            keep_data,
+            cancel,
+            sink,
+        } = self;
         if *cancel.borrow() {
             return None;
         }
@@ -147,7 +163,14 @@ impl Job {
                 let _ = forward.send((index, Update::Progress(stage)));
             }
         });
-        let spec = RunSpec { cell: &cell, dir: dir.clone(), seed, keep_data, cancel, progress };
+        let spec = RunSpec {
+            cell: &cell,
+            dir: dir.clone(),
+            seed,
+            keep_data,
+            cancel,
+            progress,
+        };
         let result = run::run(spec).await;
         let _ = sink.send((index, Update::Finished(Box::new(result.clone()))));
         Some((index, dir, result))
@@ -157,11 +180,19 @@ impl Job {
 /// Writes what is said of the suite as a whole; trouble with it is returned, and changes nothing.
 fn write_summary(dir: &Path, suite: &Suite, results: &[(PathBuf, RunResult)]) -> Vec<String> {
     let all: Vec<&RunResult> = results.iter().map(|(_, result)| result).collect();
-    let cells: Vec<report::Cell<'_>> =
-        results.iter().map(|(_, run)| report::Cell { run, dir: &run.cell }).collect();
+    let cells: Vec<report::Cell<'_>> = results
+        .iter()
+        .map(|(_, run)| report::Cell {
+            run,
+            dir: &run.cell,
+        })
+        .collect();
     let json = serde_json::to_vec_pretty(&all).map_err(|error| error.to_string());
     let pages = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        (report::index::render(&suite.name, &cells), report::index::markdown(&suite.name, &cells))
+        (
+            report::index::render(&suite.name, &cells),
+            report::index::markdown(&suite.name, &cells),
+        )
     }));
     let mut notes = Vec::new();
     let mut write = |name: &str, content: &[u8]| {

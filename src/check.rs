@@ -23,7 +23,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { time: Duration::from_secs(60), bytes: Budget::DEFAULT_BYTES }
+        Limits {
+            time: Duration::from_secs(60),
+            bytes: Budget::DEFAULT_BYTES,
+        }
     }
 }
 
@@ -71,9 +74,9 @@ pub async fn run(
     }
     let mut properties = Vec::new();
     for (checker, task, watchdog) in running {
-        let (checked, took) = task.await.unwrap_or_else(|error| {
-            (Checked::unknown(Reason::Bug(error.to_string())), 0)
-        });
+        let (checked, took) = task
+            .await
+            .unwrap_or_else(|error| (Checked::unknown(Reason::Bug(error.to_string())), 0));
         watchdog.abort();
         properties.push(Property {
             name: checker.name().to_owned(),

@@ -17,7 +17,10 @@ pub fn describe() -> BTreeMap<String, String> {
     put("arch", Some(std::env::consts::ARCH.to_owned()));
     put("processors", processors());
     put("memory", memory());
-    put("load", read("/proc/loadavg").map(|text| first_words(&text, 3)));
+    put(
+        "load",
+        read("/proc/loadavg").map(|text| first_words(&text, 3)),
+    );
     put("user", user());
     facts
 }
@@ -27,18 +30,25 @@ fn read(path: &str) -> Option<String> {
 }
 
 fn first_words(text: &str, count: usize) -> String {
-    text.split_whitespace().take(count).collect::<Vec<_>>().join(" ")
+    text.split_whitespace()
+        .take(count)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn os_name() -> Option<String> {
     let text = read("/etc/os-release")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(line.trim_matches('"').to_owned())
 }
 
 fn processors() -> Option<String> {
     let text = read("/proc/cpuinfo")?;
-    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = text
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let count = std::thread::available_parallelism().ok()?;
     Some(match model {
         Some((_, model)) => format!("{count} x {model}"),
@@ -49,7 +59,11 @@ fn processors() -> Option<String> {
 fn memory() -> Option<String> {
     let text = read("/proc/meminfo")?;
     let kib: u64 = text.lines().find_map(|line| {
-        line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok()
+        line.strip_prefix("MemTotal:")?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
     })?;
     Some(format!("{:.1} GiB", kib as f64 / 1_048_576.0))
 }
@@ -60,7 +74,11 @@ fn user() -> Option<String> {
         .lines()
         .find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1))
         .map(str::to_owned)?;
-    Some(if uid == "0" { "root".to_owned() } else { format!("uid {uid}") })
+    Some(if uid == "0" {
+        "root".to_owned()
+    } else {
+        format!("uid {uid}")
+    })
 }
 
 #[cfg(test)]

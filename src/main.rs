@@ -33,7 +33,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are no errors: clap prints them to stdout.
-            let code = if error.use_stderr() { Exit::Usage as u8 } else { 0 };
+            let code = if error.use_stderr() {
+                Exit::Usage as u8
+            } else {
+                0
+            };
             drop(error.print());
             return ExitCode::from(code);
         }
@@ -55,7 +59,10 @@ fn main() -> ExitCode {
 }
 
 fn with_runtime(command: impl Future<Output = Exit>) -> Exit {
-    match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => {
             let exit = runtime.block_on(command);
             // What is left (a client's writer that waits for ever) must not hold up the end.

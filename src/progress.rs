@@ -32,7 +32,10 @@ impl Reporter {
     /// Bars if stderr is a terminal, lines if not.
     pub fn new() -> Reporter {
         let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
-        Reporter { bars, running: HashMap::new() }
+        Reporter {
+            bars,
+            running: HashMap::new(),
+        }
     }
 
     /// A suite begins.
@@ -86,7 +89,11 @@ impl Reporter {
         let Some(bars) = &self.bars else {
             // One line a step: only those that take time.
             if matches!(stage, "cluster" | "drive") {
-                let what = if stage == "cluster" { "starting" } else { "driving" };
+                let what = if stage == "cluster" {
+                    "starting"
+                } else {
+                    "driving"
+                };
                 self.line(&format!("{}: {what}", cell.id));
             }
             return;
@@ -114,9 +121,16 @@ impl Reporter {
 fn verdict_line(result: &RunResult) -> String {
     let judged = judged(result.outcome, result.as_expected);
     let word = match (result.as_expected, judged) {
-        (Some(true), Outcome::Held) if result.outcome == Outcome::Violation => "convicted as expected",
+        (Some(true), Outcome::Held) if result.outcome == Outcome::Violation => {
+            "convicted as expected"
+        }
         (Some(false), Outcome::Violation) => "NOT AS EXPECTED",
         (_, outcome) => outcome.word(),
     };
-    format!("{}: {word} in {:.1} s: {}", result.cell, result.duration_ms as f64 / 1e3, result.sentence)
+    format!(
+        "{}: {word} in {:.1} s: {}",
+        result.cell,
+        result.duration_ms as f64 / 1e3,
+        result.sentence
+    )
 }

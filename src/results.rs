@@ -17,7 +17,10 @@ use sha2::{Digest, Sha256};
 use crate::result::RunResult;
 
 /// The wall clock, for people. The only place where it is read.
-#[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the module that the rule points to"
+)]
 pub fn wall_clock() -> DateTime<Utc> {
     DateTime::from(std::time::SystemTime::now())
 }
@@ -25,7 +28,9 @@ pub fn wall_clock() -> DateTime<Utc> {
 /// A short random name: eight characters that are easy to type.
 pub fn short_id() -> String {
     const LETTERS: &[u8] = b"0123456789abcdefghjkmnpqrstvwxyz";
-    (0..8).map(|_| char::from(LETTERS[rand::random_range(0..LETTERS.len())])).collect()
+    (0..8)
+        .map(|_| char::from(LETTERS[rand::random_range(0..LETTERS.len())]))
+        .collect()
 }
 
 /// The folder of one call of `schism run`.
@@ -66,7 +71,11 @@ impl Batch {
 pub fn digest(path: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
     io::copy(&mut fs::File::open(path)?, &mut hash)?;
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hash
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
 }
 
 /// Writes a file whole or not at all: beside it first, then renamed.

@@ -21,7 +21,10 @@ fn refused(spec: &str, code: i32) -> String {
     let ran = schism(dir.path(), &["run", "s.toml"]);
     assert_eq!(ran.code, code, "{}", ran.stderr);
     assert!(ran.stdout.is_empty(), "{}", ran.stdout);
-    assert!(!dir.path().join("results").exists(), "something was started");
+    assert!(
+        !dir.path().join("results").exists(),
+        "something was started"
+    );
     ran.stderr
 }
 
@@ -29,13 +32,19 @@ fn refused(spec: &str, code: i32) -> String {
 fn an_unknown_key_is_named_with_its_line_and_a_suggestion() {
     let said = refused(&GOOD.replace("time-limit", "time-limt"), 2);
     assert!(said.contains("s.toml:7"), "{said}");
-    assert!(said.contains("time-limt") && said.contains("did you mean `time-limit`?"), "{said}");
+    assert!(
+        said.contains("time-limt") && said.contains("did you mean `time-limit`?"),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_wrong_unit_is_named_with_the_units_that_exist() {
     let said = refused(&GOOD.replace("\"2s\"", "\"2sec\""), 2);
-    assert!(said.contains("s.toml:7") && said.contains("unknown unit `sec`"), "{said}");
+    assert!(
+        said.contains("s.toml:7") && said.contains("unknown unit `sec`"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -55,7 +64,10 @@ fn unknown_workloads_systems_faults_and_targets_are_refused() {
 fn an_unknown_parameter_is_refused_where_it_stands() {
     let spec = GOOD.replace("time-limit", "workload-params = { kays = 3 }\ntime-limit");
     let said = refused(&spec, 2);
-    assert!(said.contains("s.toml:7") && said.contains("did you mean `keys`?"), "{said}");
+    assert!(
+        said.contains("s.toml:7") && said.contains("did you mean `keys`?"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -94,9 +106,14 @@ fn an_unwritable_results_folder_is_a_failure_of_the_environment() {
 #[test]
 fn a_damaged_history_is_refused_with_its_line() {
     let dir = tempfile::tempdir().unwrap();
-    let header = r#"{"schism":1,"kind":"history","workload":"register","checkers":["linearizable"]}"#;
+    let header =
+        r#"{"schism":1,"kind":"history","workload":"register","checkers":["linearizable"]}"#;
     let event = r#"{"t":0,"p":1,"type":"invoke","f":"read","value":null}"#;
-    std::fs::write(dir.path().join("h.jsonl"), format!("{header}\ngarbage\n{event}\n")).unwrap();
+    std::fs::write(
+        dir.path().join("h.jsonl"),
+        format!("{header}\ngarbage\n{event}\n"),
+    )
+    .unwrap();
     let ran = schism(dir.path(), &["check", "h.jsonl"]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("line 2"), "{}", ran.stderr);
@@ -105,10 +122,14 @@ fn a_damaged_history_is_refused_with_its_line() {
 #[test]
 fn a_torn_tail_is_dropped_with_a_warning() {
     let dir = tempfile::tempdir().unwrap();
-    let header = r#"{"schism":1,"kind":"history","workload":"register","checkers":["linearizable"]}"#;
+    let header =
+        r#"{"schism":1,"kind":"history","workload":"register","checkers":["linearizable"]}"#;
     let event = r#"{"t":0,"p":1,"type":"invoke","f":"read","key":"x","value":null}"#;
-    std::fs::write(dir.path().join("h.jsonl"), format!("{header}\n{event}\n{{\"t\":1,\"p\""))
-        .unwrap();
+    std::fs::write(
+        dir.path().join("h.jsonl"),
+        format!("{header}\n{event}\n{{\"t\":1,\"p\""),
+    )
+    .unwrap();
     let ran = schism(dir.path(), &["check", "h.jsonl"]);
     assert!(ran.stderr.contains("torn"), "{}", ran.stderr);
     assert_ne!(ran.code, 2, "{}", ran.stderr);

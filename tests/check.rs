@@ -35,7 +35,11 @@ fn a_violation_is_told_with_its_operations() {
     let ran = schism(&cases(), &["check", "u01-bad.jsonl"]);
     assert_eq!(ran.code, 1);
     for word in ["stale-writes", "invalid", "33", "34"] {
-        assert!(ran.stdout.contains(word), "{word} is missing in\n{}", ran.stdout);
+        assert!(
+            ran.stdout.contains(word),
+            "{word} is missing in\n{}",
+            ran.stdout
+        );
     }
     assert!(!ran.stdout.contains('\u{1b}'), "colour without a terminal");
 }
@@ -53,7 +57,14 @@ fn json_holds_verdict_counts_and_counterexample() {
 
 #[test]
 fn an_unknown_checker_is_refused_with_a_suggestion() {
-    let ran = schism(&cases(), &["check", "u01-bad.jsonl", "--checker", "stale-write"]);
+    let ran = schism(
+        &cases(),
+        &["check", "u01-bad.jsonl", "--checker", "stale-write"],
+    );
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("did you mean `stale-writes`?"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("did you mean `stale-writes`?"),
+        "{}",
+        ran.stderr
+    );
 }

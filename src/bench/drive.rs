@@ -71,7 +71,9 @@ async fn one(clients: usize, seconds: u64) -> Result<Measured, String> {
         dir: dir.path().join("nodes"),
         exe: None,
     };
-    let cluster = cluster::create(&spec).await.map_err(|error| error.to_string())?;
+    let cluster = cluster::create(&spec)
+        .await
+        .map_err(|error| error.to_string())?;
     let argv = [own_executable()?, crate::cli::ECHO_CLIENT.to_owned()];
     let (to_driver, incoming) = mpsc::channel(256);
     let params = Map::new();
@@ -121,7 +123,11 @@ async fn drive(
         op_timeout: 10_000_000_000,
         holder: HolderBoard::default(),
     });
-    let setup = Setup { servers: Vec::new(), threads: THREADS, seed: 1 };
+    let setup = Setup {
+        servers: Vec::new(),
+        threads: THREADS,
+        seed: 1,
+    };
     let generator = workload.generator(&params, &setup);
     let generator = generator.time_limit(seconds * 1_000_000_000).boxed();
     let (_keep, mut cancel) = watch::channel(false);
@@ -134,7 +140,9 @@ async fn drive(
         return Err(fault.clone());
     }
     recorder.finish().map_err(|error| error.to_string())?;
-    let file = std::fs::metadata(&path).map_err(|error| error.to_string())?.len();
+    let file = std::fs::metadata(&path)
+        .map_err(|error| error.to_string())?
+        .len();
     let ops = driven.ok.max(1) as f64;
     Ok(Measured {
         clients: 0,
@@ -149,7 +157,11 @@ async fn drive(
 /// The resident set of this process.
 fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = text.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    let pages: u64 = text
+        .split_whitespace()
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0);
     pages * 4096
 }
 
@@ -159,7 +171,10 @@ fn cpu_seconds() -> f64 {
     // The second field is the name in brackets; utime and stime are the 14th and 15th.
     let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = |field: usize| -> f64 {
-        rest.split_whitespace().nth(field - 3).and_then(|n| n.parse().ok()).unwrap_or(0.0)
+        rest.split_whitespace()
+            .nth(field - 3)
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0.0)
     };
     (ticks(14) + ticks(15)) / 100.0
 }

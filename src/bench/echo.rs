@@ -25,13 +25,21 @@ fn answer_all() -> Result<(), String> {
     let mut answers = Vec::new();
     loop {
         line.clear();
-        if input.read_until(b'\n', &mut line).map_err(|error| error.to_string())? == 0 {
+        if input
+            .read_until(b'\n', &mut line)
+            .map_err(|error| error.to_string())?
+            == 0
+        {
             return Ok(());
         }
         match Request::parse(line.trim_ascii_end()).map_err(|error| error.to_string())? {
             Request::Hello(_) => {
                 let can = ["read", "write", "cas"].map(str::to_owned).to_vec();
-                let hello = ClientHello { client: "echo".to_owned(), can, max_in_flight: 65_536 };
+                let hello = ClientHello {
+                    client: "echo".to_owned(),
+                    can,
+                    max_in_flight: 65_536,
+                };
                 Reply::Hello(hello).write(&mut answers);
             }
             Request::Invoke(invoke) => {
@@ -39,12 +47,18 @@ fn answer_all() -> Result<(), String> {
                     "read" => Value::from(1),
                     _ => invoke.value.into_owned(),
                 };
-                Reply::Ok { id: invoke.id, value }.write(&mut answers);
+                Reply::Ok {
+                    id: invoke.id,
+                    value,
+                }
+                .write(&mut answers);
             }
         }
         // What came together is answered together.
         if input.buffer().is_empty() || answers.len() > 1 << 16 {
-            output.write_all(&answers).map_err(|error| error.to_string())?;
+            output
+                .write_all(&answers)
+                .map_err(|error| error.to_string())?;
             output.flush().map_err(|error| error.to_string())?;
             answers.clear();
         }

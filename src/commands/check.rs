@@ -49,12 +49,21 @@ pub async fn check(args: CheckArgs) -> Exit {
             return Exit::Usage;
         }
     };
-    let limits = Limits { time, bytes: args.memory << 20 };
+    let limits = Limits {
+        time,
+        bytes: args.memory << 20,
+    };
     let history = Arc::new(read.history);
-    let claims: Vec<String> = selected.iter().map(|checker| checker.name().to_owned()).collect();
+    let claims: Vec<String> = selected
+        .iter()
+        .map(|checker| checker.name().to_owned())
+        .collect();
     let properties = check::run(&history, &selected, limits, &claims).await;
     if args.json {
-        println!("{}", json!({ "history": path, "events": history.len(), "properties": properties }));
+        println!(
+            "{}",
+            json!({ "history": path, "events": history.len(), "properties": properties })
+        );
     } else {
         show(&history, &properties);
     }
@@ -86,5 +95,9 @@ fn history_path(path: PathBuf) -> PathBuf {
         return path;
     }
     let packed = path.join("history.jsonl.zst");
-    if packed.exists() { packed } else { path.join("history.jsonl") }
+    if packed.exists() {
+        packed
+    } else {
+        path.join("history.jsonl")
+    }
 }

@@ -11,7 +11,11 @@ pub fn client(args: &ClientArgs) -> Exit {
         let known = systems::SYSTEMS.iter().map(|system| system.name());
         let hint = spec::closest(&args.system, known);
         let hint = hint.map(|name| format!("; did you mean `{name}`?"));
-        eprintln!("error: unknown system `{}`{}", args.system, hint.unwrap_or_default());
+        eprintln!(
+            "error: unknown system `{}`{}",
+            args.system,
+            hint.unwrap_or_default()
+        );
         return Exit::Usage;
     };
     match systems::driver::run_client(system) {
@@ -54,10 +58,16 @@ pub fn client_test(args: &ClientTestArgs) -> Exit {
     for check in &checks {
         explain(check);
     }
-    let failed = checks.iter().filter(|check| check.outcome != Outcome::Passed).count();
+    let failed = checks
+        .iter()
+        .filter(|check| check.outcome != Outcome::Passed)
+        .count();
     if failed == 0 {
         let count = checks.len();
-        println!("no mistake found in {count} checks{}", left_out(&conformance));
+        println!(
+            "no mistake found in {count} checks{}",
+            left_out(&conformance)
+        );
         Exit::Held
     } else {
         println!("{failed} of {} checks failed", checks.len());
@@ -89,7 +99,12 @@ fn table(checks: &[Check]) -> tabled::Table {
 }
 
 fn explain(check: &Check) {
-    let Outcome::Failed { found, expected, section } = &check.outcome else {
+    let Outcome::Failed {
+        found,
+        expected,
+        section,
+    } = &check.outcome
+    else {
         return;
     };
     println!("\n{}: {}", check.workload, check.name);

@@ -18,9 +18,13 @@ pub async fn doctor(args: DoctorArgs) -> Exit {
             return Exit::Harness;
         }
     };
-    let usable = capabilities.iter().all(|capability| capability.works || capability.optional);
-    let systems: Vec<(&str, Result<String, systems::Error>)> =
-        systems::SYSTEMS.iter().map(|system| (system.name(), system.version())).collect();
+    let usable = capabilities
+        .iter()
+        .all(|capability| capability.works || capability.optional);
+    let systems: Vec<(&str, Result<String, systems::Error>)> = systems::SYSTEMS
+        .iter()
+        .map(|system| (system.name(), system.version()))
+        .collect();
     if args.json {
         print_json(&capabilities, &systems, usable);
     } else {
@@ -65,14 +69,23 @@ fn print_json(capabilities: &[cluster::Capability], systems: &Versions<'_>, usab
 
 fn print_tables(capabilities: &[cluster::Capability], systems: &Versions<'_>, usable: bool) {
     let mut table = Builder::new();
-    table.push_record(["the local backend needs", "", "tried and found", "what to change"]);
+    table.push_record([
+        "the local backend needs",
+        "",
+        "tried and found",
+        "what to change",
+    ]);
     for capability in capabilities {
         let sign = match (capability.works, capability.optional) {
             (true, _) => "yes",
             (false, true) => "no, not needed",
             (false, false) => "NO",
         };
-        let remedy = if capability.works { "" } else { &capability.remedy };
+        let remedy = if capability.works {
+            ""
+        } else {
+            &capability.remedy
+        };
         let found = format!("{}: {}", capability.tried, capability.found);
         table.push_record([&capability.name, sign, &found, remedy]);
     }
@@ -80,7 +93,11 @@ fn print_tables(capabilities: &[cluster::Capability], systems: &Versions<'_>, us
     let mut table = Builder::new();
     table.push_record(["fault", "can be done here", "what it does"]);
     for fault in nemeses::FAULTS {
-        table.push_record([fault.name(), if usable { "yes" } else { "NO" }, fault.about()]);
+        table.push_record([
+            fault.name(),
+            if usable { "yes" } else { "NO" },
+            fault.about(),
+        ]);
     }
     print(table);
     let mut table = Builder::new();
@@ -97,6 +114,8 @@ fn print_tables(capabilities: &[cluster::Capability], systems: &Versions<'_>, us
 
 fn print(table: Builder) {
     let mut table = table.build();
-    table.with(Style::sharp()).with(Width::wrap(terminal::width()).keep_words(true));
+    table
+        .with(Style::sharp())
+        .with(Width::wrap(terminal::width()).keep_words(true));
     println!("{table}");
 }

@@ -21,7 +21,9 @@ pub fn list(args: &ListArgs) -> Exit {
         table.push_record(row);
     }
     let mut table = table.build();
-    table.with(Style::sharp()).with(Width::wrap(terminal::width()).keep_words(true));
+    table
+        .with(Style::sharp())
+        .with(Width::wrap(terminal::width()).keep_words(true));
     println!("{table}");
     Exit::Held
 }
@@ -33,15 +35,26 @@ pub fn completions(shell: clap_complete::Shell) -> Exit {
 }
 
 fn rows(what: ListWhat) -> (&'static [&'static str], Vec<Vec<String>>) {
-    let text = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    let text = |words: &[&str]| {
+        words
+            .iter()
+            .map(|&word| word.to_owned())
+            .collect::<Vec<_>>()
+    };
     match what {
         ListWhat::Workloads => (
             &["workload", "what clients do"],
-            workloads::WORKLOADS.iter().map(|w| text(&[w.name(), w.about()])).collect(),
+            workloads::WORKLOADS
+                .iter()
+                .map(|w| text(&[w.name(), w.about()]))
+                .collect(),
         ),
         ListWhat::Faults => (
             &["fault", "what it does"],
-            nemeses::FAULTS.iter().map(|fault| text(&[fault.name(), fault.about()])).collect(),
+            nemeses::FAULTS
+                .iter()
+                .map(|fault| text(&[fault.name(), fault.about()]))
+                .collect(),
         ),
         ListWhat::Checkers => (
             &["checker", "what it promises", "how it is decided"],
@@ -55,7 +68,11 @@ fn rows(what: ListWhat) -> (&'static [&'static str], Vec<Vec<String>>) {
             systems::SYSTEMS
                 .iter()
                 .map(|system| {
-                    text(&[system.name(), system.about(), &system.workloads().join(", ")])
+                    text(&[
+                        system.name(),
+                        system.about(),
+                        &system.workloads().join(", "),
+                    ])
                 })
                 .collect(),
         ),
@@ -63,9 +80,7 @@ fn rows(what: ListWhat) -> (&'static [&'static str], Vec<Vec<String>>) {
             &["code", "meaning", "CI should"],
             Exit::ALL
                 .iter()
-                .map(|&(exit, meaning, advice)| {
-                    text(&[&(exit as u8).to_string(), meaning, advice])
-                })
+                .map(|&(exit, meaning, advice)| text(&[&(exit as u8).to_string(), meaning, advice]))
                 .collect(),
         ),
     }

@@ -19,7 +19,11 @@ pub async fn run(args: RunArgs) -> Exit {
         Ok(suite) => suite,
         Err(error) => {
             eprintln!("{}", error.render(std::io::stderr().is_terminal()));
-            return if error.selects_nothing { Exit::Nothing } else { Exit::Usage };
+            return if error.selects_nothing {
+                Exit::Nothing
+            } else {
+                Exit::Usage
+            };
         }
     };
     if let Err(exit) = select(&mut suite, &args.cell) {
@@ -68,7 +72,9 @@ fn select(suite: &mut Suite, wanted: &[String]) -> Result<(), Exit> {
         return Ok(());
     }
     let ids: Vec<String> = suite.cells.iter().map(|cell| cell.id.clone()).collect();
-    suite.cells.retain(|cell| wanted.iter().any(|text| cell.id.contains(text.as_str())));
+    suite
+        .cells
+        .retain(|cell| wanted.iter().any(|text| cell.id.contains(text.as_str())));
     if suite.cells.is_empty() {
         eprintln!("error: no cell's id contains {}", wanted.join(" or "));
         eprintln!("hint: the cells of {} are {}", suite.name, ids.join(", "));
@@ -85,7 +91,11 @@ fn refuse(suite: &Suite) -> Result<(), Vec<String>> {
             refusals.push(format!("{}: {error}", cell.id));
         }
     }
-    if refusals.is_empty() { Ok(()) } else { Err(refusals) }
+    if refusals.is_empty() {
+        Ok(())
+    } else {
+        Err(refusals)
+    }
 }
 
 /// Listens for SIGINT and SIGTERM. The first asks the runs to end; the second ends this process
@@ -93,9 +103,10 @@ fn refuse(suite: &Suite) -> Result<(), Vec<String>> {
 fn listen() -> watch::Receiver<Option<Exit>> {
     let (sink, interrupt) = watch::channel(None);
     tokio::spawn(async move {
-        let (Ok(mut int), Ok(mut term)) =
-            (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-        else {
+        let (Ok(mut int), Ok(mut term)) = (
+            signal(SignalKind::interrupt()),
+            signal(SignalKind::terminate()),
+        ) else {
             return;
         };
         for count in 1.. {
@@ -115,7 +126,10 @@ fn listen() -> watch::Receiver<Option<Exit>> {
 /// A path as a user types it: relative to where they are, if it lies below.
 fn shown(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here).unwrap_or(path).display().to_string()
+    path.strip_prefix(here)
+        .unwrap_or(path)
+        .display()
+        .to_string()
 }
 
 fn print(suite: &Suite, finished: &Finished) {
@@ -127,7 +141,11 @@ fn print(suite: &Suite, finished: &Finished) {
         .map(|((_, run), dir)| report::Cell { run, dir })
         .collect();
     anstream::print!("{}", terminal::suite(&cells, terminal::width()));
-    println!("suite {}: report in {}", suite.name, shown(&finished.dir.join("index.html")));
+    println!(
+        "suite {}: report in {}",
+        suite.name,
+        shown(&finished.dir.join("index.html"))
+    );
     for note in &finished.notes {
         eprintln!("warning: {note}");
     }

@@ -115,10 +115,17 @@ pub async fn start(
         env: Vec::new(),
         log: "client.log".to_owned(),
     };
-    let Pipe { stdin, mut stdout, .. } =
-        node.spawn(&spec).await.map_err(|error| format!("{name}: {error}"))?;
+    let Pipe {
+        stdin, mut stdout, ..
+    } = node
+        .spawn(&spec)
+        .await
+        .map_err(|error| format!("{name}: {error}"))?;
     let mut hello = Vec::new();
-    let addr = |(id, addr): &(String, String)| NodeAddr { id: id.clone(), addr: addr.clone() };
+    let addr = |(id, addr): &(String, String)| NodeAddr {
+        id: id.clone(),
+        addr: addr.clone(),
+    };
     let line = Hello {
         protocol: PROTOCOL,
         system: greeting.system.to_owned(),
@@ -126,16 +133,24 @@ pub async fn start(
         workload: greeting.workload.to_owned(),
         seed: greeting.seed,
         params: greeting.params.clone(),
-        vault: greeting.vault.map(|addr| VaultAddr { addr: addr.to_owned() }),
+        vault: greeting.vault.map(|addr| VaultAddr {
+            addr: addr.to_owned(),
+        }),
     };
     line.write(&mut hello);
-    stdin.write(hello).await.map_err(|error| format!("{name}: {error}"))?;
+    stdin
+        .write(hello)
+        .await
+        .map_err(|error| format!("{name}: {error}"))?;
     let answer = tokio::time::timeout(greeting.timeout, first_line(&mut stdout)).await;
     let (line, rest) = match answer {
         Ok(Some(answer)) => answer,
         Ok(None) => return Err(format!("{name}: the client ended before it said hello")),
         Err(_) => {
-            return Err(format!("{name}: the client said no hello in {:?}", greeting.timeout));
+            return Err(format!(
+                "{name}: the client said no hello in {:?}",
+                greeting.timeout
+            ));
         }
     };
     check_hello(&line, greeting.functions).map_err(|why| format!("{name}: {why}"))?;
@@ -153,9 +168,15 @@ fn check_hello(line: &[u8], functions: &[&str]) -> Result<(), String> {
             if missing.is_empty() {
                 return Ok(());
             }
-            Err(format!("the client `{}` cannot do: {}", hello.client, missing.join(", ")))
+            Err(format!(
+                "the client `{}` cannot do: {}",
+                hello.client,
+                missing.join(", ")
+            ))
         }
-        Ok(other) => Err(format!("the client said {other:?} where a hello is expected")),
+        Ok(other) => Err(format!(
+            "the client said {other:?} where a hello is expected"
+        )),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -185,7 +206,11 @@ fn link(
     let (give_back, spare) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(buffer) = to_write.recv().await {
-            if stdin.write(bytes::Bytes::copy_from_slice(&buffer)).await.is_err() {
+            if stdin
+                .write(bytes::Bytes::copy_from_slice(&buffer))
+                .await
+                .is_err()
+            {
                 break;
             }
             let _ = give_back.send(buffer);
@@ -193,11 +218,22 @@ fn link(
     });
     tokio::spawn(async move {
         while let Some(bytes) = stdout.read().await {
-            if incoming.send((index, FromClient::Bytes(bytes))).await.is_err() {
+            if incoming
+                .send((index, FromClient::Bytes(bytes)))
+                .await
+                .is_err()
+            {
                 return;
             }
         }
         let _ = incoming.send((index, FromClient::Closed)).await;
     });
-    ClientLink { name, buffer: Vec::new(), carry, out, spare, dead: false }
+    ClientLink {
+        name,
+        buffer: Vec::new(),
+        carry,
+        out,
+        spare,
+        dead: false,
+    }
 }

@@ -47,7 +47,12 @@ impl Layout {
     /// All nodes, servers first.
     pub fn names(&self) -> Vec<String> {
         let vault = self.vault.then(|| VAULT.to_owned());
-        self.servers.iter().chain(&self.clients).cloned().chain(vault).collect()
+        self.servers
+            .iter()
+            .chain(&self.clients)
+            .cloned()
+            .chain(vault)
+            .collect()
     }
 
     /// The nodes as the result shows them.
@@ -70,7 +75,11 @@ impl Layout {
 
     /// The servers as the system's description wants them.
     pub fn server_view(&self, cluster: &Cluster) -> Vec<Server> {
-        self.servers.iter().filter_map(|name| cluster.node(name)).map(server).collect()
+        self.servers
+            .iter()
+            .filter_map(|name| cluster.node(name))
+            .map(server)
+            .collect()
     }
 
     /// The servers as clients are told of them: name and address.
@@ -88,7 +97,9 @@ impl Layout {
     /// Removes what the systems left on the nodes, except for their logs.
     pub fn drop_data(&self, nodes: &Path) {
         for name in self.names() {
-            let Ok(entries) = fs::read_dir(nodes.join(name)) else { continue };
+            let Ok(entries) = fs::read_dir(nodes.join(name)) else {
+                continue;
+            };
             for entry in entries.flatten() {
                 let path = entry.path();
                 if path.is_dir() {
@@ -102,7 +113,11 @@ impl Layout {
 }
 
 fn server(node: &Node) -> Server {
-    Server { name: node.name().to_owned(), addr: node.addr(), dir: node.dir().to_owned() }
+    Server {
+        name: node.name().to_owned(),
+        addr: node.addr(),
+        dir: node.dir().to_owned(),
+    }
 }
 
 /// Services and client programs that ended, by themselves or by the nemesis.
@@ -118,7 +133,9 @@ struct ExitsState {
 impl Exits {
     fn note(&self, node: &str, service: &str, how: &str) {
         let Ok(mut state) = self.0.lock() else { return };
-        state.seen.push((node.to_owned(), service.to_owned(), how.to_owned()));
+        state
+            .seen
+            .push((node.to_owned(), service.to_owned(), how.to_owned()));
         if let Some(sink) = &state.sink {
             let value = json!({ "service": service, "how": how });
             let event = Event::new(0, Process::observer(), Kind::Info, "exit", value);
@@ -135,8 +152,15 @@ impl Exits {
 
     /// Those that nobody killed: node, service, and how it ended. SIGKILL comes from the nemesis.
     pub fn by_themselves(&self) -> Vec<(String, String, String)> {
-        let Ok(state) = self.0.lock() else { return Vec::new() };
-        state.seen.iter().filter(|(_, _, how)| how != KILLED).cloned().collect()
+        let Ok(state) = self.0.lock() else {
+            return Vec::new();
+        };
+        state
+            .seen
+            .iter()
+            .filter(|(_, _, how)| how != KILLED)
+            .cloned()
+            .collect()
     }
 
     fn first(&self) -> Option<(String, String, String)> {
@@ -218,7 +242,9 @@ pub fn services(cell: &Cell, server: &Server, all: &[Server]) -> Result<Vec<Serv
 async fn start_service(node: &Node, service: &Service) -> Result<(), String> {
     let said = |error: cluster::Error| format!("{}: {}: {error}", node.name(), service.name);
     for (path, content) in &service.files {
-        node.put_file(path, content.clone(), 0o644).await.map_err(said)?;
+        node.put_file(path, content.clone(), 0o644)
+            .await
+            .map_err(said)?;
     }
     let spec = service_spec(service)?;
     node.start(&spec).await.map_err(said)?;
@@ -251,12 +277,18 @@ async fn wait_ready(
     let probe = cell.system.ready_probe(server);
     loop {
         if let Some((node_name, service, how)) = exits.first() {
-            let node = if node_name == node.name() { Some(node) } else { None };
+            let node = if node_name == node.name() {
+                Some(node)
+            } else {
+                None
+            };
             let tail = match node {
                 Some(node) => log_tail(node, &service).await,
                 None => String::new(),
             };
-            return Err(format!("{node_name}: {service} ended ({how}) before it was ready{tail}"));
+            return Err(format!(
+                "{node_name}: {service} ended ({how}) before it was ready{tail}"
+            ));
         }
         let answer = observe::ask(node, &probe, PROBE_WITHIN).await;
         if answer.is_ok_and(|answer| cell.system.is_ready(answer.status, &answer.body)) {
@@ -271,7 +303,9 @@ async fn wait_for_vault(node: &Node, server: &Server, exits: &Exits) -> Result<(
     loop {
         if let Some((name, service, how)) = exits.first() {
             let tail = log_tail(node, &service).await;
-            return Err(format!("{name}: {service} ended ({how}) before it was ready{tail}"));
+            return Err(format!(
+                "{name}: {service} ended ({how}) before it was ready{tail}"
+            ));
         }
         if observe::ask(node, &probe, PROBE_WITHIN).await.is_ok() {
             return Ok(());
@@ -294,15 +328,23 @@ pub async fn why_not_ready(cell: &Cell, layout: &Layout, cluster: &Cluster) -> S
     let mut reasons = Vec::new();
     let servers = layout.server_view(cluster);
     for server in &servers {
-        let Some(node) = cluster.node(&server.name) else { continue };
+        let Some(node) = cluster.node(&server.name) else {
+            continue;
+        };
         let why = match observe::ask(node, &cell.system.ready_probe(server), PROBE_WITHIN).await {
             Ok(answer) if cell.system.is_ready(answer.status, &answer.body) => continue,
             Ok(answer) => format!("answers with status {}", answer.status),
             Err(error) => error,
         };
-        let first = services(cell, server, &servers).ok().and_then(|all| all.into_iter().next());
+        let first = services(cell, server, &servers)
+            .ok()
+            .and_then(|all| all.into_iter().next());
         let log = first.map_or_else(|| cell.system.name().to_owned(), |service| service.name);
-        reasons.push(format!("{}: {why}{}", server.name, log_tail(node, &log).await));
+        reasons.push(format!(
+            "{}: {why}{}",
+            server.name,
+            log_tail(node, &log).await
+        ));
     }
     reasons.join("\n")
 }
@@ -319,7 +361,9 @@ pub async fn settle(
 ) -> Result<(), String> {
     let whole = async {
         for server in layout.server_view(cluster) {
-            let Some(node) = cluster.node(&server.name) else { continue };
+            let Some(node) = cluster.node(&server.name) else {
+                continue;
+            };
             let probe = cell.system.ready_probe(&server);
             loop {
                 let answer = observe::ask(node, &probe, PROBE_WITHIN).await;

@@ -37,7 +37,9 @@ impl HolderBoard {
     }
 
     fn update(&self, client: &str, f: &str, kind: Kind, value: &Value) {
-        let Ok(mut holder) = self.0.lock() else { return };
+        let Ok(mut holder) = self.0.lock() else {
+            return;
+        };
         let granted = f == "acquire" && kind == Kind::Ok && !value["token"].is_null();
         let given_up = matches!(
             (f, kind),
@@ -124,7 +126,11 @@ impl Driver {
     pub fn new(setup: Setup) -> Driver {
         let clients = setup.clients.len().max(1);
         let threads: Vec<Thread> = (0..setup.threads)
-            .map(|thread| Thread { client: thread % clients, process: thread as u64, open: None })
+            .map(|thread| Thread {
+                client: thread % clients,
+                process: thread as u64,
+                open: None,
+            })
             .collect();
         Driver {
             clock: setup.clock,
@@ -155,7 +161,11 @@ impl Driver {
                 break;
             }
             self.expire(&mut script);
-            let wake = if done { u64::MAX } else { self.issue(&mut script, &mut done) };
+            let wake = if done {
+                u64::MAX
+            } else {
+                self.issue(&mut script, &mut done)
+            };
             self.send();
             self.recorder.tick();
             if done && self.open == 0 {
@@ -238,7 +248,10 @@ impl Driver {
         let (client, process) = (thread.client, thread.process);
         let id = self.issued * self.threads.len() as u64 + index as u64;
         self.issued += 1;
-        let node = op.server.and_then(|server| self.servers.get(server)).map(String::as_str);
+        let node = op
+            .server
+            .and_then(|server| self.servers.get(server))
+            .map(String::as_str);
         self.event.process = Process::Number(process);
         self.event.kind = Kind::Invoke;
         self.event.f.clear();
@@ -264,7 +277,13 @@ impl Driver {
         self.threads[index].open = Some(Open { id, op, deadline });
         self.open += 1;
         if self.clients[client].is_dead() {
-            self.complete(index, Kind::Fail, None, Some("client is dead"), Some(script));
+            self.complete(
+                index,
+                Kind::Fail,
+                None,
+                Some("client is dead"),
+                Some(script),
+            );
         }
     }
 
@@ -278,7 +297,10 @@ impl Driver {
         if self.open == 0 {
             return u64::MAX;
         }
-        let open = self.threads.iter().filter_map(|thread| thread.open.as_ref());
+        let open = self
+            .threads
+            .iter()
+            .filter_map(|thread| thread.open.as_ref());
         open.map(|open| open.deadline).min().unwrap_or(u64::MAX)
     }
 
@@ -373,7 +395,11 @@ impl Driver {
         let matches = |thread: &Thread| {
             thread.client == client && thread.open.as_ref().is_some_and(|open| open.id == id)
         };
-        let index = self.threads.get(index).filter(|&thread| matches(thread)).map(|_| index);
+        let index = self
+            .threads
+            .get(index)
+            .filter(|&thread| matches(thread))
+            .map(|_| index);
         match index {
             Some(index) => self.complete(index, kind, Some(value), error, script),
             None if self.expired.remove(&id) => self.driven.late += 1,
@@ -391,7 +417,9 @@ impl Driver {
         error: Option<&str>,
         script: Option<&mut Script>,
     ) {
-        let Some(open) = self.threads[index].open.take() else { return };
+        let Some(open) = self.threads[index].open.take() else {
+            return;
+        };
         self.open -= 1;
         let thread = &self.threads[index];
         let op = open.op;
@@ -406,7 +434,10 @@ impl Driver {
         self.event.f.push_str(op.f);
         self.event.key = (!op.key.is_null()).then(|| op.key.clone());
         self.event.value = value;
-        self.event.node = op.server.and_then(|server| self.servers.get(server)).cloned();
+        self.event.node = op
+            .server
+            .and_then(|server| self.servers.get(server))
+            .cloned();
         self.event.error = error.map(str::to_owned);
         let now = self.recorder.record(&mut self.event);
         let outcome = match kind {
@@ -418,7 +449,8 @@ impl Driver {
             self.driven.ok += 1;
         }
         let client = thread.client;
-        self.holder.update(self.clients[client].name(), op.f, kind, &self.event.value);
+        self.holder
+            .update(self.clients[client].name(), op.f, kind, &self.event.value);
         if outcome == Outcome::Info {
             self.threads[index].process += self.threads.len() as u64;
         }
@@ -449,14 +481,24 @@ impl Driver {
             Some(process) => usize::try_from(process % threads.max(1)).unwrap_or(0),
             None => client,
         };
-        let Some(thread) = self.threads.get(index).filter(|thread| thread.client == client) else {
+        let Some(thread) = self
+            .threads
+            .get(index)
+            .filter(|thread| thread.client == client)
+        else {
             return self.fault(client, "an event of a process that is not its own");
         };
-        let mut event =
-            Event::new(0, Process::Number(thread.process), Kind::Info, f, value.clone());
+        let mut event = Event::new(
+            0,
+            Process::Number(thread.process),
+            Kind::Info,
+            f,
+            value.clone(),
+        );
         event.key.clone_from(&key);
         let now = self.recorder.record(&mut event);
-        self.holder.update(self.clients[client].name(), f, Kind::Info, &value);
+        self.holder
+            .update(self.clients[client].name(), f, Kind::Info, &value);
         if let Some(script) = script {
             script.report(&Update {
                 time: now,
@@ -477,7 +519,9 @@ impl Driver {
     fn fault(&mut self, client: usize, what: &str) {
         const KEPT: usize = 20;
         if self.driven.faults.len() < KEPT {
-            self.driven.faults.push(format!("client {}: {what}", self.clients[client].name()));
+            self.driven
+                .faults
+                .push(format!("client {}: {what}", self.clients[client].name()));
         }
     }
 }

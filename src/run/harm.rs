@@ -75,7 +75,11 @@ impl Harm {
         });
         let restart = Arc::new(Services::of(setup.cell, setup.layout, setup.cluster)?);
         let access = OnCluster::new(setup.cluster, restart, &clock);
-        let targets = LiveTargets { processes, leaders: setup.leaders, holder: setup.holder };
+        let targets = LiveTargets {
+            processes,
+            leaders: setup.leaders,
+            holder: setup.holder,
+        };
         let sink = setup.sink;
         let nemesis = Nemesis::new(
             plan,
@@ -99,7 +103,10 @@ impl Harm {
                 })
                 .await
         });
-        Ok(Harm { stop: Some(stop), task: Some(task) })
+        Ok(Harm {
+            stop: Some(stop),
+            task: Some(task),
+        })
     }
 
     /// Stops the nemesis and waits until everything is undone.
@@ -111,20 +118,36 @@ impl Harm {
         };
         match joined {
             Ok(finished) => healed(finished),
-            Err(why) => Healed { outcomes: Vec::new(), trouble: Some(why) },
+            Err(why) => Healed {
+                outcomes: Vec::new(),
+                trouble: Some(why),
+            },
         }
     }
 }
 
 fn healed(finished: Finished) -> Healed {
-    let mut trouble: Vec<String> =
-        finished.unhealed.iter().map(|left| format!("{}: {}", left.what, left.reason)).collect();
-    trouble.extend(finished.ledger.map(|error| format!("faults.jsonl: {error}")));
+    let mut trouble: Vec<String> = finished
+        .unhealed
+        .iter()
+        .map(|left| format!("{}: {}", left.what, left.reason))
+        .collect();
+    trouble.extend(
+        finished
+            .ledger
+            .map(|error| format!("faults.jsonl: {error}")),
+    );
     let outcomes: Vec<FaultOutcome> = finished.outcomes.into_iter().map(outcome).collect();
     for fault in outcomes.iter().filter(|fault| !fault.healed) {
-        trouble.push(format!("fault {} was not healed: {}", fault.id, fault.evidence));
+        trouble.push(format!(
+            "fault {} was not healed: {}",
+            fault.id, fault.evidence
+        ));
     }
-    Healed { outcomes, trouble: (!trouble.is_empty()).then(|| trouble.join("; ")) }
+    Healed {
+        outcomes,
+        trouble: (!trouble.is_empty()).then(|| trouble.join("; ")),
+    }
 }
 
 fn outcome(outcome: nemeses::FaultOutcome) -> FaultOutcome {

@@ -84,7 +84,9 @@ pub async fn run(spec: RunSpec<'_>) -> RunResult {
     if let Err(error) = results::write_result(&run.dir, &result) {
         // The directory cannot be written any more; the caller still gets the result.
         let mut result = result;
-        result.notes.push(format!("the result could not be written: {error}"));
+        result
+            .notes
+            .push(format!("the result could not be written: {error}"));
         if result.outcome != Outcome::Violation {
             result.outcome = Outcome::HarnessFailed;
         }
@@ -191,7 +193,10 @@ impl<'a> Run<'a> {
         self.done("system");
         let _ = self.progress.send(Progress::Stage("clients"));
         let (to_driver, incoming) = mpsc::channel(256);
-        let links = self.start_clients(cluster, to_driver).await.map_err(|why| ("clients", why))?;
+        let links = self
+            .start_clients(cluster, to_driver)
+            .await
+            .map_err(|why| ("clients", why))?;
         self.done("clients");
         self.drive(cluster, links, incoming, &exits).await
     }
@@ -202,14 +207,21 @@ impl<'a> Run<'a> {
         to_driver: mpsc::Sender<(usize, clients::FromClient)>,
     ) -> Result<Vec<clients::ClientLink>, String> {
         let exe = deploy::own_executable()?;
-        let argv = [exe, "client".to_owned(), "--system".to_owned(), self.cell.system.name().to_owned()];
+        let argv = [
+            exe,
+            "client".to_owned(),
+            "--system".to_owned(),
+            self.cell.system.name().to_owned(),
+        ];
         let functions = self.cell.workload.functions(&self.cell.workload_params);
         let params = self.cell.workload.header_params(&self.cell.workload_params);
         let nodes = self.layout.client_view(self.cell, cluster);
         let vault = self.layout.vault_addr(cluster);
         let mut links = Vec::new();
         for (index, name) in self.layout.clients.iter().enumerate() {
-            let node = cluster.node(name).ok_or_else(|| format!("{name} is missing"))?;
+            let node = cluster
+                .node(name)
+                .ok_or_else(|| format!("{name} is missing"))?;
             let greeting = clients::Greeting {
                 system: self.cell.system.name(),
                 nodes: &nodes,
@@ -276,7 +288,10 @@ impl<'a> Run<'a> {
         };
         let _ = self.progress.send(Progress::Stage("drive"));
         let progress = self.show_progress(clock);
-        let generator = self.cell.workload.generator(&self.cell.workload_params, &setup);
+        let generator = self
+            .cell
+            .workload
+            .generator(&self.cell.workload_params, &setup);
         let generator = generator.time_limit(self.cell.time_limit).boxed();
         driver.run(generator, &mut self.cancel).await;
         progress.abort();
@@ -291,14 +306,16 @@ impl<'a> Run<'a> {
             Some(why) => self.failed("heal", why),
         }
         if !self.interrupted {
-            self.settle_and_read(cluster, &mut driver, &setup, &leaders).await;
+            self.settle_and_read(cluster, &mut driver, &setup, &leaders)
+                .await;
         }
         for observer in observers {
             observer.abort();
         }
         let (recorder, driven) = driver.finish();
         for (node, service, how) in exits.by_themselves() {
-            self.notes.push(format!("{service} on {node} ended by itself: {how}"));
+            self.notes
+                .push(format!("{service} on {node} ended by itself: {how}"));
         }
         self.close(recorder, driven)
     }
@@ -313,13 +330,17 @@ impl<'a> Run<'a> {
         let _ = self.progress.send(Progress::Stage("settle"));
         let settled = deploy::settle(self.cell, &self.layout, cluster, leaders);
         if let Err(why) = driver.idle(settled).await {
-            self.notes.push(format!("the cluster was not whole again after healing: {why}"));
+            self.notes.push(format!(
+                "the cluster was not whole again after healing: {why}"
+            ));
         }
         self.done("settle");
         let params = &self.cell.workload_params;
         if let Some(generator) = self.cell.workload.final_generator(params, setup) {
             let _ = self.progress.send(Progress::Stage("final-reads"));
-            driver.run(generator.time_limit(FINAL_WITHIN).boxed(), &mut self.cancel).await;
+            driver
+                .run(generator.time_limit(FINAL_WITHIN).boxed(), &mut self.cancel)
+                .await;
             self.interrupted |= driver.driven().cancelled;
             self.done("final-reads");
         }
@@ -338,15 +359,23 @@ impl<'a> Run<'a> {
         }
         let trouble = recorder.trouble().map(ToString::to_string);
         if let Err(error) = recorder.finish() {
-            return Err(("record", format!("history.jsonl: {error}; the history so far is kept")));
+            return Err((
+                "record",
+                format!("history.jsonl: {error}; the history so far is kept"),
+            ));
         }
         if let Some(trouble) = trouble {
-            self.notes.push(format!("history.jsonl could not be written for a while: {trouble}"));
+            self.notes.push(format!(
+                "history.jsonl could not be written for a while: {trouble}"
+            ));
         }
         match driven.faults.first() {
             Some(first) => {
                 let more = driven.faults.len() - 1;
-                Err(("drive", format!("a client broke the protocol: {first} (and {more} more)")))
+                Err((
+                    "drive",
+                    format!("a client broke the protocol: {first} (and {more} more)"),
+                ))
             }
             None => Ok(()),
         }
@@ -380,7 +409,9 @@ impl<'a> Run<'a> {
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(Duration::from_millis(200)).await;
-                let _ = progress.send(Progress::Driving { elapsed: clock.now() });
+                let _ = progress.send(Progress::Driving {
+                    elapsed: clock.now(),
+                });
             }
         })
     }
@@ -399,7 +430,10 @@ impl<'a> Run<'a> {
         map.insert("election_timeout_ms".to_owned(), json!(election_ms));
         if !map.contains_key("bound_ms") {
             // A leader's lease is as long as an election timeout where the system has no other.
-            let lease_ms = map.get("ttl_ms").and_then(Value::as_u64).unwrap_or(election_ms);
+            let lease_ms = map
+                .get("ttl_ms")
+                .and_then(Value::as_u64)
+                .unwrap_or(election_ms);
             map.insert("bound_ms".to_owned(), json!(lease_ms + election_ms));
         }
         map.insert("min_ok".to_owned(), json!(cell.min_ok));
@@ -429,13 +463,21 @@ impl<'a> Run<'a> {
 
     fn done(&mut self, name: &str) {
         let took_ms = self.stage_clock.now() / 1_000_000;
-        self.stages.push(Stage { name: name.to_owned(), took_ms, error: None });
+        self.stages.push(Stage {
+            name: name.to_owned(),
+            took_ms,
+            error: None,
+        });
         self.stage_clock = Clock::start();
     }
 
     fn failed(&mut self, name: &str, why: String) {
         let took_ms = self.stage_clock.now() / 1_000_000;
-        self.stages.push(Stage { name: name.to_owned(), took_ms, error: Some(why) });
+        self.stages.push(Stage {
+            name: name.to_owned(),
+            took_ms,
+            error: Some(why),
+        });
         self.stage_clock = Clock::start();
     }
 
@@ -473,9 +515,8 @@ impl<'a> Run<'a> {
         }
         let expect = self.cell.expect.as_ref();
         // A canary that was convicted while coverage was not met proves nothing.
-        let as_expected = expect.map(|expect| {
-            expect.met(&properties) && coverage.verdict == checkers::Verdict::Valid
-        });
+        let as_expected = expect
+            .map(|expect| expect.met(&properties) && coverage.verdict == checkers::Verdict::Valid);
         let mut cell = self.cell.clone();
         // A plan that was drawn is written out as it was drawn.
         if let Ok(faults) = cell.plan(self.stream("plan")) {
@@ -537,7 +578,10 @@ impl<'a> Run<'a> {
         };
         let mut properties =
             check::run(history, &selected, Limits::default(), &self.cell.claims).await;
-        let coverage = match properties.iter().position(|property| property.name == "coverage") {
+        let coverage = match properties
+            .iter()
+            .position(|property| property.name == "coverage")
+        {
             Some(index) => properties.remove(index).checked,
             None => {
                 let all = check::select(&["coverage".to_owned()]).unwrap_or_default();
@@ -575,13 +619,19 @@ impl<'a> Run<'a> {
         };
         let markdown = report::markdown::render(result);
         let also = results::write_whole(&self.dir.join("report.md"), markdown.as_bytes());
-        result.notes.extend([written, also].into_iter().filter_map(Result::err));
+        result
+            .notes
+            .extend([written, also].into_iter().filter_map(Result::err));
     }
 }
 
 /// What must be seen: what the workload requires of every run, and what the cell requires besides.
 fn required(workload: &Map<String, Value>, cell: &[String]) -> Vec<String> {
-    let own = workload.get("required").and_then(Value::as_array).into_iter().flatten();
+    let own = workload
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let own = own.filter_map(Value::as_str).map(str::to_owned);
     let mut all: Vec<String> = own.chain(cell.iter().cloned()).collect();
     all.sort();

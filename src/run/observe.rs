@@ -34,7 +34,10 @@ impl LeaderBoard {
                 vote.1 = vote.1.max(leadership.term.unwrap_or(0));
             }
         }
-        votes.into_iter().max_by_key(|&(_, vote)| vote).map(|(leader, _)| leader.to_owned())
+        votes
+            .into_iter()
+            .max_by_key(|&(_, vote)| vote)
+            .map(|(leader, _)| leader.to_owned())
     }
 
     fn set(&self, node: &str, leadership: Leadership) {
@@ -53,8 +56,10 @@ pub async fn ask(
     probe: &Probe,
     timeout: Duration,
 ) -> Result<cluster::HttpResponse, String> {
-    let addr: SocketAddr =
-        probe.addr.parse().map_err(|_| format!("`{}` is no address", probe.addr))?;
+    let addr: SocketAddr = probe
+        .addr
+        .parse()
+        .map_err(|_| format!("`{}` is no address", probe.addr))?;
     let mut headers = Vec::new();
     if !probe.body.is_empty() {
         headers.push(("content-type".to_owned(), "application/json".to_owned()));
@@ -86,12 +91,13 @@ pub async fn watch(
         ticks.tick().await;
         let answer = ask(&node, &probe, ANSWER_WITHIN).await;
         let (leadership, error) = match answer {
-            Ok(response) => {
-                match system.leadership(&servers, response.status, &response.body) {
-                    Some(leadership) => (leadership, None),
-                    None => (Leadership::default(), Some(format!("status {}", response.status))),
-                }
-            }
+            Ok(response) => match system.leadership(&servers, response.status, &response.body) {
+                Some(leadership) => (leadership, None),
+                None => (
+                    Leadership::default(),
+                    Some(format!("status {}", response.status)),
+                ),
+            },
             Err(error) => (Leadership::default(), Some(error)),
         };
         let value = leadership.to_value();

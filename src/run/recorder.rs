@@ -27,7 +27,12 @@ impl Recorder {
     pub fn create(path: &Path, header: &Header, clock: Clock) -> io::Result<Recorder> {
         let file = File::create(path)?;
         let writer = HistoryWriter::new(file, header)?;
-        Ok(Recorder { writer, clock, flushed_at: 0, trouble: None })
+        Ok(Recorder {
+            writer,
+            clock,
+            flushed_at: 0,
+            trouble: None,
+        })
     }
 
     /// Stamps an event with the present time, appends it, and returns the time.

@@ -38,11 +38,17 @@ impl SpecError {
         let snippet = Snippet::source(&self.source)
             .path(&self.path)
             .annotation(AnnotationKind::Primary.span(start..end));
-        let mut group = Level::ERROR.primary_title(self.message.as_str()).element(snippet);
+        let mut group = Level::ERROR
+            .primary_title(self.message.as_str())
+            .element(snippet);
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help.as_str()));
         }
-        let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
+        let renderer = if styled {
+            Renderer::styled()
+        } else {
+            Renderer::plain()
+        };
         renderer.render(&[group]).to_string()
     }
 }

@@ -85,7 +85,10 @@ pub struct Cell {
 
 impl std::fmt::Debug for Cell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cell").field("suite", &self.suite).field("id", &self.id).finish()
+        f.debug_struct("Cell")
+            .field("suite", &self.suite)
+            .field("id", &self.id)
+            .finish()
     }
 }
 
@@ -122,7 +125,10 @@ pub fn parse(path: &str, source: &str) -> Result<Suite, SpecError> {
     let mut suite = Suite {
         name,
         about: raw.about,
-        jobs: raw.jobs.as_ref().map_or(1, |jobs| usize::try_from(*jobs.get_ref()).unwrap_or(1)),
+        jobs: raw
+            .jobs
+            .as_ref()
+            .map_or(1, |jobs| usize::try_from(*jobs.get_ref()).unwrap_or(1)),
         cells: Vec::new(),
         warnings: Vec::new(),
     };
@@ -255,7 +261,11 @@ impl Context<'_> {
         if !system.workloads().contains(&workload.name()) {
             let mut error = self.at(
                 name.span(),
-                format!("{} has no client for workload `{}`", system.name(), workload.name()),
+                format!(
+                    "{} has no client for workload `{}`",
+                    system.name(),
+                    workload.name()
+                ),
             );
             error.help = Some(format!("it can do: {}", system.workloads().join(", ")));
             return Err(error);
@@ -332,14 +342,19 @@ impl Context<'_> {
             warnings.extend(plan.notes(timing));
         }
         for planned in &cell.faults {
-            let ends = planned.for_ns.map_or(0, |for_ns| planned.at_ns.saturating_add(for_ns));
+            let ends = planned
+                .for_ns
+                .map_or(0, |for_ns| planned.at_ns.saturating_add(for_ns));
             if ends > cell.time_limit {
                 let name = planned.fault.name();
                 let at = spec::format_ns(planned.at_ns);
                 warnings.push(format!("the {name} at {at} outlasts the time limit"));
             }
         }
-        warnings.into_iter().map(|warning| format!("{}: {warning}", cell.id)).collect()
+        warnings
+            .into_iter()
+            .map(|warning| format!("{}: {warning}", cell.id))
+            .collect()
     }
 
     fn check_id(&self, suite: &Suite, id: &Spanned<String>) -> Result<(), SpecError> {
@@ -426,7 +441,9 @@ impl Context<'_> {
     }
 
     fn random(&self, raw: Option<&Spanned<raw::RawRandom>>) -> Result<Vec<String>, SpecError> {
-        let Some(raw) = raw else { return Ok(Vec::new()) };
+        let Some(raw) = raw else {
+            return Ok(Vec::new());
+        };
         for name in &raw.get_ref().faults {
             self.lookup(
                 "fault",
@@ -435,7 +452,12 @@ impl Context<'_> {
                 nemeses::FAULTS.iter().map(|fault| fault.name()),
             )?;
         }
-        Ok(raw.get_ref().faults.iter().map(|name| name.get_ref().clone()).collect())
+        Ok(raw
+            .get_ref()
+            .faults
+            .iter()
+            .map(|name| name.get_ref().clone())
+            .collect())
     }
 
     fn expect(&self, raw: Option<&Spanned<String>>) -> Result<Option<Expect>, SpecError> {
@@ -495,13 +517,23 @@ impl Cell {
 
     /// How long the system waits before it gives somebody up.
     pub fn timing(&self) -> Timing {
-        timing(self.workload, &self.workload_params, self.system, &self.system_params)
+        timing(
+            self.workload,
+            &self.workload_params,
+            self.system,
+            &self.system_params,
+        )
     }
 }
 
 /// Everything that a fault's parameters may be.
 fn declared(fault: &dyn nemeses::Fault) -> Vec<Param> {
-    fault.params().iter().chain(nemeses::COMMON).copied().collect()
+    fault
+        .params()
+        .iter()
+        .chain(nemeses::COMMON)
+        .copied()
+        .collect()
 }
 
 /// The name of the vault's node.
@@ -512,7 +544,11 @@ fn roster(workload: &dyn Workload, params: &Params, nodes: usize) -> Roster {
     Roster {
         servers: (1..=nodes).map(|number| format!("n{number}")).collect(),
         clients: (1..=clients).map(|number| format!("c{number}")).collect(),
-        others: workload.vault(params).map(|_| VAULT.to_owned()).into_iter().collect(),
+        others: workload
+            .vault(params)
+            .map(|_| VAULT.to_owned())
+            .into_iter()
+            .collect(),
     }
 }
 
@@ -522,7 +558,10 @@ fn timing(
     system: &dyn System,
     system_params: &Params,
 ) -> Timing {
-    let ttl_ms = workload.header_params(workload_params).get("ttl_ms").and_then(Value::as_u64);
+    let ttl_ms = workload
+        .header_params(workload_params)
+        .get("ttl_ms")
+        .and_then(Value::as_u64);
     Timing {
         ttl_ns: ttl_ms.map(|ms| ms * 1_000_000),
         election_timeout_ns: Some(system.timing(system_params).election_timeout),
@@ -538,8 +577,11 @@ fn json(value: &toml::Value) -> Value {
         toml::Value::Boolean(bool) => Value::from(*bool),
         toml::Value::Datetime(date) => Value::from(date.to_string()),
         toml::Value::Array(items) => items.iter().map(json).collect(),
-        toml::Value::Table(table) => {
-            Value::Object(table.iter().map(|(key, value)| (key.clone(), json(value))).collect())
-        }
+        toml::Value::Table(table) => Value::Object(
+            table
+                .iter()
+                .map(|(key, value)| (key.clone(), json(value)))
+                .collect(),
+        ),
     }
 }

@@ -89,7 +89,11 @@ fn int(number: u64) -> toml::Value {
 }
 
 fn list(names: &[String]) -> toml::Value {
-    names.iter().map(|name| toml::Value::from(name.as_str())).collect::<Vec<_>>().into()
+    names
+        .iter()
+        .map(|name| toml::Value::from(name.as_str()))
+        .collect::<Vec<_>>()
+        .into()
 }
 
 /// A JSON value as TOML; there is no `null` in TOML.
@@ -102,9 +106,13 @@ fn from_json(value: &Value) -> Option<toml::Value> {
             None => number.as_f64()?.into(),
         }),
         Value::String(text) => Some(text.as_str().into()),
-        Value::Array(items) => {
-            Some(items.iter().filter_map(from_json).collect::<Vec<_>>().into())
-        }
+        Value::Array(items) => Some(
+            items
+                .iter()
+                .filter_map(from_json)
+                .collect::<Vec<_>>()
+                .into(),
+        ),
         Value::Object(map) => {
             let table: Table = map
                 .iter()

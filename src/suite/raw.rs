@@ -123,8 +123,20 @@ impl RawCell {
             )* };
         }
         inherit!(
-            workload, system, nodes, backend, time_limit, op_timeout, settle, seed, faults,
-            random_faults, max_harmed, expect, claims, coverage
+            workload,
+            system,
+            nodes,
+            backend,
+            time_limit,
+            op_timeout,
+            settle,
+            seed,
+            faults,
+            random_faults,
+            max_harmed,
+            expect,
+            claims,
+            coverage
         );
         for (mine, theirs) in [
             (&mut self.workload_params, &defaults.workload_params),

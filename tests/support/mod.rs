@@ -12,7 +12,9 @@ pub struct Ran {
 
 /// Runs `schism` in a folder and waits for its end.
 pub fn schism(dir: &Path, args: &[&str]) -> Ran {
-    let output = command(dir, args).output().expect("the program can be started");
+    let output = command(dir, args)
+        .output()
+        .expect("the program can be started");
     Ran {
         code: output.status.code().expect("no signal ended the program"),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -21,7 +23,10 @@ pub fn schism(dir: &Path, args: &[&str]) -> Ran {
 }
 
 /// `schism`, ready to be started in a folder.
-#[expect(clippy::disallowed_methods, reason = "tests start the program under test themselves")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests start the program under test themselves"
+)]
 pub fn command(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_schism"));
     command.current_dir(dir).args(args);
