@@ -34,7 +34,7 @@ fn every_known_history_gets_its_exit_code() {
 fn a_violation_is_told_with_its_operations() {
     let ran = schism(&cases(), &["check", "u01-bad.jsonl"]);
     assert_eq!(ran.code, 1);
-    for word in ["stale-writes", "invalid", "33", "34"] {
+    for word in ["stale-writes", "VIOLATED", "33", "34"] {
         assert!(
             ran.stdout.contains(word),
             "{word} is missing in\n{}",
