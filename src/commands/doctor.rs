@@ -1,12 +1,8 @@
 //! `schism doctor`: what this machine can do, and what to change for what it cannot.
 
 use serde_json::json;
-use tabled::builder::Builder;
-use tabled::settings::Style;
-use tabled::settings::width::Width;
 
 use crate::cli::DoctorArgs;
-use crate::report::terminal;
 use crate::result::Exit;
 
 /// Probes and prints. Exits with 4 if the local backend cannot be used at all.
@@ -68,14 +64,7 @@ fn print_json(capabilities: &[cluster::Capability], systems: &Versions<'_>, usab
 }
 
 fn print_tables(capabilities: &[cluster::Capability], systems: &Versions<'_>, usable: bool) {
-    let mut table = Builder::new();
-    table.push_record([
-        "the local backend needs",
-        "",
-        "tried and found",
-        "what to change",
-    ]);
-    for capability in capabilities {
+    let rows = capabilities.iter().map(|capability| {
         let sign = match (capability.works, capability.optional) {
             (true, _) => "yes",
             (false, true) => "no, not needed",
@@ -87,35 +76,35 @@ fn print_tables(capabilities: &[cluster::Capability], systems: &Versions<'_>, us
             &capability.remedy
         };
         let found = format!("{}: {}", capability.tried, capability.found);
-        table.push_record([&capability.name, sign, &found, remedy]);
-    }
-    print(table);
-    let mut table = Builder::new();
-    table.push_record(["fault", "can be done here", "what it does"]);
-    for fault in nemeses::FAULTS {
-        table.push_record([
-            fault.name(),
-            if usable { "yes" } else { "NO" },
-            fault.about(),
-        ]);
-    }
-    print(table);
-    let mut table = Builder::new();
-    table.push_record(["system", "here"]);
-    for (name, version) in systems {
+        vec![
+            capability.name.clone(),
+            sign.to_owned(),
+            found,
+            remedy.to_owned(),
+        ]
+    });
+    super::print_table(
+        &[
+            "the local backend needs",
+            "here",
+            "tried and found",
+            "what to change",
+        ],
+        rows,
+    );
+    let can = if usable { "yes" } else { "NO" };
+    let rows = nemeses::FAULTS.iter().map(|fault| {
+        [fault.name(), can, fault.about()]
+            .map(str::to_owned)
+            .to_vec()
+    });
+    super::print_table(&["fault", "here", "what it does"], rows);
+    let rows = systems.iter().map(|(name, version)| {
         let here = match version {
             Ok(version) => version.clone(),
             Err(error) => error.to_string(),
         };
-        table.push_record([(*name).to_owned(), here]);
-    }
-    print(table);
-}
-
-fn print(table: Builder) {
-    let mut table = table.build();
-    table
-        .with(Style::sharp())
-        .with(Width::wrap(terminal::width()).keep_words(true));
-    println!("{table}");
+        vec![(*name).to_owned(), here]
+    });
+    super::print_table(&["system", "here"], rows);
 }

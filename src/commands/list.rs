@@ -1,11 +1,8 @@
 //! `schism list` and `schism completions`: what the registries hold.
 
 use clap::CommandFactory;
-use tabled::settings::Style;
-use tabled::settings::width::Width;
 
 use crate::cli::{Cli, ListArgs, ListWhat};
-use crate::report::terminal;
 use crate::result::Exit;
 
 /// Prints a registry.
@@ -15,16 +12,7 @@ pub fn list(args: &ListArgs) -> Exit {
         print!("{}", markdown(head, &rows));
         return Exit::Held;
     }
-    let mut table = tabled::builder::Builder::new();
-    table.push_record(head.iter().copied());
-    for row in rows {
-        table.push_record(row);
-    }
-    let mut table = table.build();
-    table
-        .with(Style::sharp())
-        .with(Width::wrap(terminal::width()).keep_words(true));
-    println!("{table}");
+    super::print_table(head, rows);
     Exit::Held
 }
 
