@@ -5,6 +5,8 @@
 //! are distinct, [`frontier`] decides the rest by search, [`explain`] makes the counterexample
 //! small and tells it.
 
+mod classes;
+mod configs;
 mod explain;
 mod frontier;
 mod model;

@@ -260,4 +260,18 @@ mod tests {
             Verdict::Valid
         );
     }
+
+    #[test]
+    fn one_s_own_next_grant_is_no_loss() {
+        let text = r#"
+            param bound_ms 2000
+            param drift_ms 0
+            0-100 A acquire L {"ttl_ms":10000} -> {"token":1}
+            200 A lost L
+            300-400 A acquire L {"ttl_ms":10000} -> {"token":2}
+            5000-5100 A put r {"v":1,"token":1} -> {"v":1}"#;
+        assert_eq!(check(text).verdict, Verdict::Valid);
+        let by_another = text.replace("300-400 A", "300-400 B");
+        assert_eq!(check(&by_another).verdict, Verdict::Invalid);
+    }
 }

@@ -543,6 +543,18 @@ mod tests {
     }
 
     #[test]
+    fn a_write_is_proven_once() {
+        // The second read may still see the first of the two equal writes.
+        let text = r#"
+            0-10 A put r {"v":3,"token":33} -> info timeout
+            20-30 C get r null -> {"v":3,"token":33}
+            40-50 B put r {"v":2,"token":34} -> {"v":2}
+            60-70 D put r {"v":3,"token":33} -> info timeout
+            80-90 C get r null -> {"v":3,"token":33}"#;
+        assert_eq!(check(text).counted("stale_accepted"), Some(0));
+    }
+
+    #[test]
     fn a_fence_is_a_token_seen() {
         let text = r#"
             0-100 B fence r {"token":34} -> null

@@ -414,3 +414,78 @@ fn went_back(readers: &[&Told<'_>]) -> Option<String> {
         before.returned()
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn partition() -> impl Strategy<Value = Partition> {
+        let op = (0u32..5, 0u32..3, 0u32..3, 0u32..30, 1u32..12, 0u32..6);
+        prop::collection::vec(op, 1..9).prop_map(|raw| {
+            let mut ends: Vec<(u32, usize, bool)> = Vec::new();
+            for (place, &(_, _, _, from, length, _)) in raw.iter().enumerate() {
+                ends.push((from, place, false));
+                ends.push((from + length, place, true));
+            }
+            ends.sort_unstable();
+            let rank = |place: usize, returns: bool| {
+                let at = ends
+                    .iter()
+                    .position(|end| (end.1, end.2) == (place, returns));
+                u32::try_from(at.expect("each has both ends")).expect("few operations")
+            };
+            let ops = raw
+                .iter()
+                .enumerate()
+                .map(|(place, &(pick, a, b, .., luck))| {
+                    let action = match pick {
+                        0 | 1 => Action::Read(a),
+                        2 => Action::Write(a),
+                        3 => Action::Cas(a, b),
+                        _ => Action::NotValue(a),
+                    };
+                    let unanswered = luck == 0 && action.leaves().is_some();
+                    RegisterOp {
+                        action,
+                        call: rank(place, false),
+                        ret: if unanswered { NEVER } else { rank(place, true) },
+                    }
+                });
+            let mut ops: Vec<RegisterOp> = ops.collect();
+            ops.sort_by_key(|op| op.call);
+            Partition { key: None, ops }
+        })
+    }
+
+    fn has_order(partition: &Partition) -> bool {
+        matches!(
+            decide(partition, &Budget::unlimited()),
+            Decision::Linearizable
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        /// What is left out can be left out: no part of a history that has an order has none.
+        #[test]
+        fn a_closed_part_of_what_has_an_order_has_one(partition in partition(), picks in any::<u16>()) {
+            if !has_order(&partition) {
+                return Ok(());
+            }
+            let parts = Parts::of(&partition);
+            let places: Vec<usize> = (0..partition.ops.len()).filter(|at| picks >> at & 1 == 1).collect();
+            prop_assert!(has_order(&parts.part(&parts.close(&places))));
+        }
+
+        /// Nor has what was known at any of its completions.
+        #[test]
+        fn a_beginning_of_what_has_an_order_has_one(partition in partition(), pick in any::<prop::sample::Index>()) {
+            let place = pick.index(partition.ops.len());
+            if has_order(&partition) && !partition.ops[place].is_unanswered() {
+                prop_assert!(has_order(&cut_after(&partition, place)));
+            }
+        }
+    }
+}

@@ -14,10 +14,12 @@
 //! - an unanswered operation takes effect only for the sake of another that needs the value it
 //!   leaves, and is forgotten when no answer to come needs it.
 
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
 
+use super::classes::Classes;
+use super::configs::{Config, Mask, Set, Used, count_of, has, with, with_one_more, without};
 use super::model::{Action, INITIAL, NEVER, Partition, RegisterOp, Val};
 use super::{Decision, Failure};
 use crate::{Budget, Exhausted};
@@ -36,180 +38,6 @@ pub(crate) fn decide(partition: &Partition, budget: &Budget) -> Decision {
             limit: Exhausted::Steps,
             decided: 0,
         },
-    }
-}
-
-/// Slots of pending operations, as bits.
-type Mask<const W: usize> = [u64; W];
-
-fn has<const W: usize>(mask: &Mask<W>, slot: usize) -> bool {
-    mask[slot / 64] >> (slot % 64) & 1 == 1
-}
-
-fn with<const W: usize>(mut mask: Mask<W>, slot: usize) -> Mask<W> {
-    mask[slot / 64] |= 1 << (slot % 64);
-    mask
-}
-
-fn without<const W: usize>(mut mask: Mask<W>, slot: usize) -> Mask<W> {
-    mask[slot / 64] &= !(1 << (slot % 64));
-    mask
-}
-
-/// How many unanswered operations of each class were used: (class, count), sorted by class.
-type Used = Vec<(u32, u32)>;
-
-fn count_of(used: &Used, class: u32) -> u32 {
-    used.binary_search_by_key(&class, |&(known, _)| known)
-        .map_or(0, |at| used[at].1)
-}
-
-fn with_one_more(used: &Used, class: u32) -> Used {
-    let mut more = used.clone();
-    match more.binary_search_by_key(&class, |&(known, _)| known) {
-        Ok(at) => more[at].1 += 1,
-        Err(at) => more.insert(at, (class, 1)),
-    }
-    more
-}
-
-/// Whether the first used no more of any class than the second.
-fn at_most(a: &Used, b: &Used) -> bool {
-    a.iter().all(|&(class, count)| count <= count_of(b, class))
-}
-
-#[derive(Clone)]
-struct Config<const W: usize> {
-    value: Val,
-    done: Mask<W>,
-    used: Used,
-}
-
-/// Configurations, without those that another makes superfluous.
-struct Set<const W: usize> {
-    minimal: FxHashMap<(Val, Mask<W>), Vec<Used>>,
-    count: usize,
-    entries: usize,
-}
-
-impl<const W: usize> Set<W> {
-    fn new() -> Set<W> {
-        Set {
-            minimal: FxHashMap::default(),
-            count: 0,
-            entries: 0,
-        }
-    }
-
-    /// Adds a configuration; says whether it was not superfluous.
-    fn add(&mut self, config: &Config<W>) -> bool {
-        let known = self.minimal.entry((config.value, config.done)).or_default();
-        if known.iter().any(|used| at_most(used, &config.used)) {
-            return false;
-        }
-        let (before, entries) = (known.len(), &mut self.entries);
-        known.retain(|used| {
-            let keep = !at_most(&config.used, used);
-            if !keep {
-                *entries -= used.len();
-            }
-            keep
-        });
-        self.count -= before - known.len();
-        self.count += 1;
-        self.entries += config.used.len();
-        known.push(config.used.clone());
-        true
-    }
-
-    fn bytes(&self) -> u64 {
-        let each = size_of::<Config<W>>() + 32;
-        (self.count * each + self.entries * size_of::<(u32, u32)>()) as u64
-    }
-
-    fn into_configs(self) -> Vec<Config<W>> {
-        let mut configs = Vec::with_capacity(self.count);
-        for ((value, done), minimal) in self.minimal {
-            configs.extend(minimal.into_iter().map(|used| Config { value, done, used }));
-        }
-        configs
-    }
-}
-
-/// A class of unanswered operations: what each of them does, how many were invoked, and until
-/// which completion they may be of use.
-struct Class {
-    action: Action,
-    invoked: u32,
-    until: u32,
-}
-
-/// The classes that may still be of use.
-#[derive(Default)]
-struct Classes {
-    by_number: FxHashMap<u32, Class>,
-    number_of: FxHashMap<Action, u32>,
-    leaving: FxHashMap<Val, Vec<u32>>,
-    /// The last completion for whose sake each may be used.
-    useful_until: BTreeSet<(u32, u32)>,
-    numbers: u32,
-}
-
-impl Classes {
-    /// Adds an operation; says whether it is the first of its class.
-    fn add(&mut self, action: Action, leaves: Val, until: u32) -> bool {
-        if let Some(class) = self
-            .number_of
-            .get(&action)
-            .and_then(|number| self.by_number.get_mut(number))
-        {
-            class.invoked += 1;
-            return false;
-        }
-        let number = self.numbers;
-        self.numbers += 1;
-        let class = Class {
-            action,
-            invoked: 1,
-            until,
-        };
-        self.by_number.insert(number, class);
-        self.number_of.insert(action, number);
-        self.leaving.entry(leaves).or_default().push(number);
-        self.useful_until.insert((until, number));
-        true
-    }
-
-    /// The classes that leave this value.
-    fn leaving(&self, value: Val) -> impl Iterator<Item = u32> + '_ {
-        self.leaving.get(&value).into_iter().flatten().copied()
-    }
-
-    /// Removes a class that is of no use after this event; its action.
-    fn pop_useless(&mut self, event: u32) -> Option<Action> {
-        let &(until, number) = self.useful_until.first()?;
-        (until <= event).then(|| self.remove(number))
-    }
-
-    /// Takes so many operations from a class; its action, if none is left.
-    fn use_up(&mut self, number: u32, count: u32) -> Option<Action> {
-        let class = self.by_number.get_mut(&number)?;
-        class.invoked -= count;
-        (class.invoked == 0).then(|| self.remove(number))
-    }
-
-    fn remove(&mut self, number: u32) -> Action {
-        let class = self
-            .by_number
-            .remove(&number)
-            .expect("a class that is listed is there");
-        self.number_of.remove(&class.action);
-        self.useful_until.remove(&(class.until, number));
-        let leaves = class.action.leaves();
-        if let Some(same) = leaves.and_then(|value| self.leaving.get_mut(&value)) {
-            same.retain(|&other| other != number);
-        }
-        class.action
     }
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{answered, check, convicts};
-use crate::made::{cases, header, history, register_steps};
+use crate::made::{Answer, cases, header, history, register_steps};
 
 /// What an operation does to the value; `None` if it cannot happen there.
 type Effect = Box<dyn Fn(&Value) -> Option<Value>>;
@@ -87,6 +87,16 @@ proptest! {
         prop_assert_eq!(convicts("linearizable", &made), !linearizable(&made, true));
     }
 
+    /// The same with most writes and cas unanswered.
+    #[test]
+    fn registers_with_few_answers(mut steps in register_steps(10)) {
+        for step in steps.iter_mut().filter(|step| step.f != "read" && step.length != 1) {
+            step.answer = Answer::Info;
+        }
+        let made = history(header("register", Value::Null), &steps);
+        prop_assert_eq!(convicts("linearizable", &made), !linearizable(&made, false));
+    }
+
     /// The same without cas and with distinct writes, which zones decide.
     #[test]
     fn registers_with_distinct_writes(mut steps in register_steps(10)) {
@@ -151,5 +161,50 @@ fn many_operations_at_once() {
                 "{width} {value}"
             );
         }
+    }
+}
+
+/// Of two equal writes at once, the one that need not return yet may still come late.
+#[test]
+fn the_one_that_must_return_first_goes_first() {
+    let text = r#"
+        0-10 A write x 1 -> 1
+        1-100 B write x 1 -> 1
+        11-20 C write x 2 -> 2
+        21-30 C read x null -> 2
+        31-40 C read x null -> 1"#;
+    let made = crate::script::history("register", text);
+    assert!(!convicts("linearizable", &made));
+    let early = crate::script::history("register", &text.replace("1-100 B", "1-10 B"));
+    assert!(convicts("linearizable", &early));
+}
+
+/// Two ways lead to one value, and each uses up another unanswered cas: both must be remembered.
+#[test]
+fn what_was_used_on_the_way_is_remembered() {
+    let text = r#"
+        0-1 A cas x [0,5] -> info timeout
+        0-1 B cas x [1,5] -> info timeout
+        10-20 C write x 0 -> 0
+        10-20 D write x 1 -> 1
+        30-31 C read x null -> 5
+        40-41 C write x 0 -> 0
+        50-51 C read x null -> 5"#;
+    for (value, reads, convicted) in [(0, 1, false), (1, 1, false), (0, 2, true), (1, 2, true)] {
+        let mut text = text.replace(
+            "write x 0 -> 0\n        50",
+            &format!("write x {value} -> {value}\n        50"),
+        );
+        for round in 1..reads {
+            let at = 60 + round * 20;
+            text += &format!("\n{at}-{} C write x {value} -> {value}", at + 1);
+            text += &format!("\n{}-{} C read x null -> 5", at + 10, at + 11);
+        }
+        let made = crate::script::history("register", &text);
+        assert_eq!(
+            convicts("linearizable", &made),
+            convicted,
+            "{value} {reads}"
+        );
     }
 }

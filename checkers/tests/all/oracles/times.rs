@@ -107,6 +107,54 @@ fn looks() -> impl Strategy<Value = Vec<(u64, u32, Option<u32>, u64)>> {
     prop::collection::vec(look, 1..12)
 }
 
+/// The longest run of milliseconds in which no leader had the votes of a majority of the nodes that
+/// are ever looked at, as far as such a run is judged: see [`longest_gap`].
+fn longest_leaderless(history: &History, faults: &[(u64, u64, bool, bool)]) -> u64 {
+    let looks: Vec<_> = history
+        .events()
+        .filter(|event| event.is_observer())
+        .collect();
+    let writes = || history.events().filter(|event| event.f() == "write");
+    let ms = |event: history::EventRef<'_>| event.time() / 1_000_000;
+    let (Some(first), Some(last)) = (writes().map(ms).min(), writes().map(ms).max()) else {
+        return 0;
+    };
+    let mut nodes: Vec<&str> = looks.iter().filter_map(|look| look.node()).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let view = |node: &str, instant: u64| {
+        let seen =
+            |look: &&history::EventRef<'_>| look.node() == Some(node) && ms(**look) <= instant;
+        let last = looks.iter().rev().find(seen)?;
+        last.value().get("leader")?.as_str()
+    };
+    let led = |instant: u64| {
+        let votes: Vec<&str> = nodes
+            .iter()
+            .filter_map(|node| view(node, instant))
+            .collect();
+        votes
+            .iter()
+            .any(|leader| votes.iter().filter(|other| *other == leader).count() > nodes.len() / 2)
+    };
+    let out = |instant: u64| {
+        faults
+            .iter()
+            .any(|&(at, length, majority, _)| !majority && at <= instant && instant < at + length)
+    };
+    let (mut longest, mut run) = (0, 0);
+    for instant in first..last {
+        let looked = looks.iter().any(|look| ms(*look) <= instant);
+        if looked && !out(instant) && !led(instant) {
+            run += 1;
+        } else {
+            run = 0;
+        }
+        longest = longest.max(run);
+    }
+    longest
+}
+
 fn look_history(looks: &[(u64, u32, Option<u32>, u64)], params: Value) -> History {
     let mut time = 0;
     let all = looks.iter().map(|&(gap, node, leader, term)| {
@@ -171,6 +219,20 @@ proptest! {
         let found = check("availability", &made);
         let gap = longest_gap(&made, &faults);
         prop_assert_eq!(found.counted("gap_ms_max").unwrap_or(0), gap);
+        prop_assert_eq!(found.verdict == Verdict::Invalid, gap > bound);
+    }
+
+    #[test]
+    fn leaderless(steps in writes(), faults in faults(), looks in looks(), bound in 1u64..20) {
+        let made = with_faults(&steps, &faults, json!({"leaderless_bound_ms": bound}));
+        let mut all: Vec<Event> = made.events().map(|event| event.to_event()).collect();
+        let close: Vec<_> = looks.iter().map(|&(gap, node, leader, term)| (gap % 5 + 1, node, leader, term)).collect();
+        all.extend(look_history(&close, Value::Null).events().map(|event| event.to_event()));
+        all.sort_by_key(|event| event.time);
+        let made = build(made.header.clone(), all);
+        let found = check("availability", &made);
+        let gap = longest_leaderless(&made, &faults);
+        prop_assert_eq!(found.counted("leaderless_ms_max").unwrap_or(0), gap);
         prop_assert_eq!(found.verdict == Verdict::Invalid, gap > bound);
     }
 
