@@ -66,6 +66,9 @@ pub(crate) struct Hold<'h> {
     pub(crate) ttl: Option<u64>,
     /// Acknowledged renewals, in order.
     pub(crate) renewals: Vec<Renewal<'h>>,
+    /// A later request of its owner for a shorter lease that is not acknowledged as a renewal, but
+    /// may have taken effect at any time since: when it was asked for, and its ttl.
+    pub(crate) shortened: Option<(u64, u64)>,
     /// When the last attempt to renew that may have worked was over; `u64::MAX` if one never was.
     pub(crate) last_attempt: u64,
     /// A renewal that the service refused as not held, before anything else ended the hold; the
@@ -93,11 +96,14 @@ impl<'h> Hold<'h> {
         renewal: Option<&Renewal<'h>>,
         drift: Drift,
     ) -> Option<u64> {
-        let (from, ttl) = match renewal {
-            Some(renewal) => (renewal.op.start(), renewal.ttl?),
-            None => (self.acquire.start(), self.ttl?),
+        let lease = match renewal {
+            Some(renewal) => renewal.ttl.map(|ttl| (renewal.op.start(), ttl)),
+            None => self.ttl.map(|ttl| (self.acquire.start(), ttl)),
         };
-        Some(from.saturating_add(ttl.saturating_sub(drift.of(ttl))))
+        let leases = [lease, self.shortened].into_iter().flatten();
+        leases
+            .map(|(from, ttl)| from.saturating_add(ttl.saturating_sub(drift.of(ttl))))
+            .min()
     }
 
     /// When the lease has ended at the latest, if nobody renewed it: ttl and drift after the last
@@ -247,7 +253,9 @@ impl<'h> Reader<'h> {
                 self.lost(event);
             }
         } else if event.kind() == history::Kind::Invoke {
-            if f == "release" {
+            if ACQUIRES.contains(&f) || f == "renew" {
+                self.asked(event.op());
+            } else if f == "release" {
                 self.release(event.op());
             } else if GUARDED.contains(&f) {
                 self.act(event.op());
@@ -261,6 +269,35 @@ impl<'h> Reader<'h> {
             } else if GUARDED.contains(&f) {
                 self.answered(op, event);
             }
+        }
+    }
+
+    /// A request for a lease by one who has it: a shorter one may end it sooner.
+    fn asked(&mut self, op: Op<'h>) {
+        let may_work = match op.outcome() {
+            Outcome::Ok => op.f() == "renew" || op.output().is_some_and(is_grant),
+            Outcome::Fail => false,
+            Outcome::Info => true,
+        };
+        let asked = op.output().and_then(ttl_of).or_else(|| ttl_of(op.input()));
+        let Some(index) = self.hold_of(op.invoke).filter(|_| may_work) else {
+            return;
+        };
+        let default = if op.f() == "renew" {
+            self.holds[index].ttl
+        } else {
+            self.ttl_default
+        };
+        let hold = &mut self.holds[index];
+        let Some(ttl) = asked.or(default) else { return };
+        let sooner = op.start().saturating_add(ttl);
+        let exact = Drift(Some(0));
+        if hold.end.is_none()
+            && hold
+                .deadline(exact)
+                .is_none_or(|deadline| sooner < deadline)
+        {
+            hold.shortened = Some((op.start(), ttl));
         }
     }
 
@@ -292,6 +329,7 @@ impl<'h> Reader<'h> {
                 .or_else(|| ttl_of(op.input()))
                 .or(self.ttl_default),
             renewals: Vec::new(),
+            shortened: None,
             last_attempt: event.time(),
             refused: None,
             given_up: None,
@@ -330,6 +368,7 @@ impl<'h> Reader<'h> {
                 let ttl = op.output().and_then(ttl_of).or_else(|| ttl_of(op.input()));
                 let ttl = ttl.or(hold.ttl);
                 hold.renewals.push(Renewal { op, ttl });
+                hold.shortened = None;
                 hold.last_attempt = event.time();
             }
             (Outcome::Ok, _) => {}

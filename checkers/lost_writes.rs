@@ -244,15 +244,15 @@ fn check_sets<'h>(history: &'h History, reads: &[Op<'h>], found: &mut Found<'h>)
 /// The writes of one register.
 #[derive(Default)]
 struct Writes<'h> {
-    /// Per value, the first invocation and the last answer of those that may have written it.
-    producers: FxHashMap<Ident, (usize, usize)>,
+    /// Per value, the invocations that may have written it, in order; each with the last answer of
+    /// it and those before.
+    producers: FxHashMap<Ident, Vec<(usize, usize)>>,
     /// Writes that happened, by answer; each with the one among it and those before that was
     /// asked for last.
     happened: Vec<(usize, Op<'h>)>,
 }
 
 fn writes_by_register(history: &History) -> FxHashMap<u32, Writes<'_>> {
-    let initial = history.header.params.get("initial");
     let mut registers: FxHashMap<u32, Writes<'_>> = FxHashMap::default();
     for op in history.ops_of(&["write", "cas"]) {
         let Some(value) = written(op).filter(|_| op.outcome() != Outcome::Fail) else {
@@ -263,17 +263,9 @@ fn writes_by_register(history: &History) -> FxHashMap<u32, Writes<'_>> {
             .end()
             .and(op.completion)
             .map_or(usize::MAX, EventRef::index);
-        let asked = op.invoke.index();
-        let same_as_initial = match initial {
-            None => value.is_null(),
-            Some(initial) => value.to_json() == *initial,
-        };
-        let first = if same_as_initial { 0 } else { asked };
-        let span = writes
-            .producers
-            .entry(Ident::of(value))
-            .or_insert((first, answered));
-        *span = (span.0.min(first), span.1.max(answered));
+        let writers = writes.producers.entry(Ident::of(value)).or_default();
+        let last = writers.last().map_or(0, |&(_, last)| last);
+        writers.push((op.invoke.index(), answered.max(last)));
         if op.is_ok() {
             writes.happened.push((answered, op));
         }
@@ -335,11 +327,11 @@ fn judge<'h>(
         None => value.is_null(),
         Some(initial) => value.to_json() == *initial,
     };
-    let produced = writes
-        .producers
-        .get(&Ident::of(value))
-        .filter(|(asked, _)| *asked < answer.index())
-        .map(|&(_, answered)| answered);
+    let writers = writes.producers.get(&Ident::of(value));
+    let produced = writers.and_then(|writers| {
+        let before = writers.partition_point(|&(asked, _)| asked < answer.index());
+        Some(writers[before.checked_sub(1)?].1)
+    });
     let Some(last_produced) = produced.or(is_initial.then_some(0)) else {
         found.unexpected += 1;
         found.keep(Loss {
@@ -467,6 +459,9 @@ mod tests {
             check(&text.replace("2 @n2", "7 @n2")).counted("unexpected"),
             Some(1)
         );
+        // A write that came after the read explains nothing.
+        let later = text.replace("2 @n2", "1 @n2") + "\n20-21 C write x 1 -> info timeout";
+        assert_eq!(check(&later).verdict, Verdict::Invalid);
         // Concurrent writes may end either way.
         assert_eq!(
             check(&text.replace("2-3", "0-3").replace("2 @n2", "1 @n2")).verdict,

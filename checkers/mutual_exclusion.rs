@@ -7,7 +7,7 @@
 use history::{History, NONE, Op};
 use rustc_hash::FxHashMap;
 
-use crate::holds::{Drift, Holds};
+use crate::holds::{Drift, End, Holds};
 use crate::intervals::{Furthest, Interval, first_clash, overlap};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
@@ -132,20 +132,30 @@ fn acts_by_key<'h>(acts: &[Act<'h>]) -> FxHashMap<u32, Vec<Act<'h>>> {
     by_key
 }
 
-/// The certain holds of one lock, sorted by start.
+/// The certain holds of one lock, sorted by start. A hold that lasted until its owner was granted
+/// the lock once more goes on in the next one.
 fn certain(holds: &Holds<'_>, group: &[usize], drift: Drift) -> Vec<Interval> {
-    group
-        .iter()
-        .map(|&index| {
-            let hold = &holds.holds[index];
-            Interval {
-                start: hold.granted.time(),
-                end: hold.certain_end(drift),
-                owner: hold.owner,
-                tag: index,
-            }
-        })
-        .collect()
+    let mut next_of: FxHashMap<u32, Interval> = FxHashMap::default();
+    let mut intervals: Vec<Interval> = Vec::with_capacity(group.len());
+    for &index in group.iter().rev() {
+        let hold = &holds.holds[index];
+        let mut interval = Interval {
+            start: hold.granted.time(),
+            end: hold.certain_end(drift),
+            owner: hold.owner,
+            tag: index,
+        };
+        if let Some(next) = next_of.get(&hold.owner)
+            && matches!(hold.end, Some((_, End::Replaced)))
+            && interval.end == next.start
+        {
+            interval.end = next.end.max(interval.end);
+        }
+        next_of.insert(hold.owner, interval);
+        intervals.push(interval);
+    }
+    intervals.reverse();
+    intervals
 }
 
 /// The same intervals, none of them longer than the history. The instant of its last event is
@@ -343,6 +353,10 @@ mod tests {
             1500-1600 B acquire L null -> {"token":2}
             1700-1800 A act L null -> null"#;
         assert_eq!(check(text).verdict, Verdict::Invalid);
+        // B's hold goes on in the next one that it is granted.
+        let again = text.replace("1700-1800", "1700-2500").to_owned()
+            + "\n2000-2100 B acquire L null -> {\"token\":3}";
+        assert_eq!(check(&again).verdict, Verdict::Invalid);
         // It may have taken effect before B got the lock.
         assert_eq!(
             check(&text.replace("1700-1800", "900-1800")).verdict,

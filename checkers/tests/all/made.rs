@@ -11,6 +11,7 @@ pub fn cases() -> ProptestConfig {
     ProptestConfig {
         cases: cases.unwrap_or(2_000),
         failure_persistence: None,
+        max_global_rejects: u32::MAX,
         ..ProptestConfig::default()
     }
 }

@@ -118,13 +118,19 @@ proptest! {
         prop_assert_eq!(before, after);
     }
 
-    /// Less is known of when a widened operation took effect, so that it can only excuse.
+    /// Less is known of when a widened operation took effect, so that it can only excuse. Nobody
+    /// shows a token here: one that is shown before its grant is answered would belong to no hold.
     #[test]
     fn widening_never_convicts(
         steps in prop_oneof![lock_steps().boxed(), register_steps(12).boxed()],
         pick in any::<prop::sample::Index>(),
         by in 1usize..6,
     ) {
+        let steps: Vec<Step> = steps
+            .into_iter()
+            .filter(|step| step.input.get("token").is_none())
+            .collect();
+        prop_assume!(!steps.is_empty());
         let events = events(&steps);
         let at = pick.index(events.len());
         prop_assume!(is_operation(&events[at], &events));

@@ -135,10 +135,38 @@ impl<'h> Grant<'h> {
     fn deadline(&self, history: &'h History, all: &[Grant<'h>], before: usize) -> u64 {
         let renewal = self.renewal(history, all, before);
         let own = int(self.op.input(), "ttl_ms").unwrap_or(100);
-        match renewal {
+        let deadline = match renewal {
             Some(op) => op.start() / 1_000_000 + int(op.input(), "ttl_ms").unwrap_or(own) as u64,
             None => self.op.start() / 1_000_000 + own as u64,
-        }
+        };
+        deadline.min(self.shortened(history, all))
+    }
+
+    /// When a request of its owner, after the last renewal that was acknowledged to it, may have
+    /// ended its lease; ms.
+    fn shortened(&self, history: &'h History, all: &[Grant<'h>]) -> u64 {
+        let answers: Vec<EventRef<'h>> = all.iter().map(|grant| grant.event).collect();
+        let this = all
+            .iter()
+            .position(|grant| grant.event.index() == self.event.index());
+        let last = self.renewal(history, all, usize::MAX);
+        let since = last.map_or(self.event.index(), answered);
+        let own = int(self.op.input(), "ttl_ms").unwrap_or(100);
+        ops(history, &["acquire", "renew"])
+            .into_iter()
+            .filter(|op| match op.outcome() {
+                Outcome::Ok => op.f() == "renew" || is_grant(op),
+                Outcome::Fail => false,
+                Outcome::Info => true,
+            })
+            .filter(|op| since < op.invoke.index() && op.invoke.index() < self.end_index())
+            .filter(|op| under(&answers, op.invoke) == this)
+            .map(|op| {
+                let default = if op.f() == "renew" { own } else { 100 };
+                ms(op.invoke) + int(op.input(), "ttl_ms").unwrap_or(default) as u64
+            })
+            .min()
+            .unwrap_or(u64::MAX)
     }
 }
 
@@ -159,8 +187,21 @@ fn made(steps: &[crate::made::Step]) -> History {
 /// The certain hold of a grant, in ms: from, to.
 fn certain<'h>(history: &'h History, all: &[Grant<'h>], grant: &Grant<'h>) -> (u64, u64) {
     let deadline = grant.deadline(history, all, usize::MAX);
-    let end = grant.end.map_or(u64::MAX, |(event, _)| ms(event));
-    (ms(grant.event), end.min(deadline))
+    let end = grant
+        .end
+        .map_or(u64::MAX, |(event, _)| ms(event))
+        .min(deadline);
+    let next = grant
+        .end
+        .filter(|(_, why)| *why == "replaced")
+        .map(|(event, _)| event);
+    match next.and_then(|event| all.iter().find(|next| next.event.index() == event.index())) {
+        // It goes on in the next one, if it lasted so long.
+        Some(next) if end == ms(next.event) => {
+            (ms(grant.event), certain(history, all, next).1.max(end))
+        }
+        _ => (ms(grant.event), end),
+    }
 }
 
 fn two_hold(history: &History) -> bool {
