@@ -329,6 +329,11 @@ impl Context<'_> {
                 .map(|(name, value)| (name.get_ref().clone(), json(value.get_ref())))
                 .collect(),
         };
+        if let Some(random) = &raw.random_faults {
+            // Whether there is anything to draw does not depend on the dice.
+            cell.plan(0)
+                .map_err(|error| self.nemesis(&error, random.span()))?;
+        }
         let warnings = self.warnings(&cell, &roster, &timing);
         Ok((cell, warnings))
     }

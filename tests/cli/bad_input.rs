@@ -1,8 +1,6 @@
 //! What a user gets who writes something wrong: the exit code, the place, and what to do.
 
-mod support;
-
-use support::schism;
+use crate::support::schism;
 
 const GOOD: &str = r#"
 name = "t"
@@ -133,4 +131,15 @@ fn a_torn_tail_is_dropped_with_a_warning() {
     let ran = schism(dir.path(), &["check", "h.jsonl"]);
     assert!(ran.stderr.contains("torn"), "{}", ran.stderr);
     assert_ne!(ran.code, 2, "{}", ran.stderr);
+}
+
+#[test]
+fn a_random_plan_without_time_for_it_is_refused() {
+    let spec =
+        GOOD.replace("faults = [", "# faults = [") + "random-faults = { faults = [\"freeze\"] }\n";
+    let said = refused(&spec, 2);
+    assert!(
+        said.contains("random plan") && said.contains("s.toml:9"),
+        "{said}"
+    );
 }

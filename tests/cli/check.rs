@@ -1,10 +1,8 @@
 //! `schism check`: verdicts, counts and exit codes of histories whose verdict is known.
 
-mod support;
-
 use std::path::{Path, PathBuf};
 
-use support::schism;
+use crate::support::schism;
 
 fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("checkers/tests/cases")
