@@ -200,10 +200,13 @@ fn coverage(out: &mut String, coverage: &Checked) {
     };
     line(out, format_args!("### Coverage: {said}\n"));
     if !coverage.counts.is_empty() {
-        line(
-            out,
-            format_args!("{}\n", text(&words::counts(&coverage.counts))),
-        );
+        let whole = coverage
+            .counts
+            .iter()
+            .filter(|(name, _)| !name.contains(':'))
+            .cloned();
+        let whole: Vec<(String, u64)> = whole.collect();
+        line(out, format_args!("{}\n", text(&words::counts(&whole))));
     }
 }
 

@@ -128,7 +128,7 @@ fn harness_failed(harness: &[Stage]) -> String {
         Some((stage, error)) => end_with_stop(&format!(
             "The harness failed in stage {}: {}",
             stage.name,
-            words::clip(error.trim())
+            words::clip(error.trim().lines().next().unwrap_or("nobody says why"))
         )),
         None => "The harness failed, but no stage says why.".to_owned(),
     }

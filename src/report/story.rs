@@ -177,7 +177,12 @@ fn tell(
         fault: timeline
             .map(|timeline| timeline.faults_at(event.time()))
             .unwrap_or_default(),
-        note: words::clip(note),
+        // What a checker says of a fault is what the operation says.
+        note: if event.is_nemesis() && note.starts_with("fault: ") {
+            String::new()
+        } else {
+            words::clip(note)
+        },
         breaks: false,
     }
 }

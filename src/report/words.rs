@@ -83,7 +83,8 @@ pub fn count(name: &str, number: u64) -> (String, String) {
 /// The text with a capital letter, unless it begins with a name.
 pub fn capitalised(text: &str) -> String {
     let first_word = text.split_whitespace().next().unwrap_or_default();
-    if !first_word.chars().all(|c| c.is_ascii_lowercase()) {
+    let is_plain = first_word.len() > 1 && first_word.chars().all(|c| c.is_ascii_lowercase());
+    if !is_plain {
         return text.to_owned();
     }
     let mut chars = text.chars();
@@ -174,7 +175,11 @@ pub fn operation(event: EventRef<'_>) -> String {
         return fault_event(event);
     }
     if event.is_observer() {
-        return format!("asked: {}", event.f());
+        return if event.f() == "leader" {
+            "who leads?".to_owned()
+        } else {
+            event.f().to_owned()
+        };
     }
     let asked = event
         .partner()
@@ -189,7 +194,7 @@ pub fn operation(event: EventRef<'_>) -> String {
             None => format!("{f} {key}"),
         },
         "put" | "delete" | "fence" | "act" => guarded(f, &key, input),
-        "write" | "add" | "enqueue" => format!("{f} {key} = {}", value(input)),
+        "write" | "add" | "enqueue" if !key.is_empty() => format!("{f} {key} = {}", value(input)),
         "cas" => match input.as_list().map(Iterator::collect::<Vec<_>>).as_deref() {
             Some(&[old, new]) => format!("cas {key}: {} → {}", value(old), value(new)),
             _ => format!("cas {key} {}", value(input)),
@@ -423,7 +428,7 @@ mod tests {
                 "freeze of c1 begins",
                 "not verified: did not land",
             ),
-            ("n3, observed", "asked: leader", "leader n1, term 4"),
+            ("n3, observed", "who leads?", "leader n1, term 4"),
         ];
         for (told, expected) in told.iter().zip(expected) {
             assert_eq!(

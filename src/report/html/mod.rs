@@ -135,6 +135,9 @@ impl Page<'_> {
             @if !failed.is_empty() {
                 p.more { "The harness failed too, in stage " (failed.join(", ")) "." }
             }
+            @if !self.run.properties.iter().any(|property| property.claimed) {
+                p.more { "No claimed property was checked." }
+            }
             @if missed > 0 {
                 p.more { (words::plural(missed, "planned fault")) " did not land; see the ledger." }
             }
@@ -161,10 +164,14 @@ impl Page<'_> {
         let run = self.run;
         let [ok, fail, info] = self.samples.totals();
         let landed = run.faults.iter().filter(|fault| fault.landed).count();
-        let changes = self.timeline.leader_changes().map_or_else(
-            || "no leader observed".to_owned(),
-            |changes| words::plural(changes as u64, "leader change"),
-        );
+        // The page says one number, and that is the one that was counted for the verdict.
+        let counted = run.coverage.counted("leader_changes");
+        let changes = counted
+            .or_else(|| self.timeline.leader_changes())
+            .map_or_else(
+                || "no leader observed".to_owned(),
+                |changes| words::plural(changes, "leader change"),
+            );
         html! {
             div.cards {
                 div {

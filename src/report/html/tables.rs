@@ -20,7 +20,8 @@ impl Page<'_> {
                 @match timeline.leader_changes() {
                     None => "no leader was observed",
                     Some(changes) => {
-                        (words::plural(changes as u64, "leader change")) ", " (self.terms()) "; "
+                        (words::plural(self.timeline.reigns.len() as u64, "election")) " seen, "
+                        (words::plural(changes, "change")) " of leader, " (self.terms()) "; "
                         (describe_gaps(&timeline.gaps, bound))
                     }
                 }

@@ -75,7 +75,7 @@ fn green_carries_counts_and_promises_nothing() {
     for word in ["verified</", "proved", "proven", "✓ verified"] {
         assert!(!page.contains(word), "{word}");
     }
-    assert!(page.contains("2 leader changes, terms 7 to 9"));
+    assert!(page.contains("3 elections seen, 2 changes of leader, terms 7 to 9"));
     assert!(page.contains("two believed"));
 }
 
@@ -217,6 +217,22 @@ fn browse(browser: &Path, folder: &Path, args: &[&str]) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
+fn draws(browser: &Path, page: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("page.html");
+    std::fs::write(&file, page).expect("the page is written");
+    let picture = folder.path().join("page.png");
+    let screenshot = format!("--screenshot={}", picture.display());
+    let url = format!("file://{}", file.display());
+    browse(
+        browser,
+        folder.path(),
+        &["--window-size=1280,1600", &screenshot, &url],
+    );
+    let size = std::fs::metadata(&picture).map_or(0, |file| file.len());
+    assert!(size > 20_000, "a picture of {size} bytes");
+}
+
 fn looks_right(browser: &Path, name: &str, run: &RunResult, page: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join(format!("{name}.html"));
@@ -233,15 +249,6 @@ fn looks_right(browser: &Path, name: &str, run: &RunResult, page: &str) {
         .filter(|line| line.contains("CONSOLE"))
         .collect();
     assert!(complaints.is_empty(), "{name}: {complaints:?}");
-    let picture = folder.path().join("page.png");
-    let screenshot = format!("--screenshot={}", picture.display());
-    browse(
-        browser,
-        folder.path(),
-        &["--window-size=1280,1600", &screenshot, &url],
-    );
-    let size = std::fs::metadata(&picture).map_or(0, |file| file.len());
-    assert!(size > 20_000, "{name}: a picture of {size} bytes");
     if let Some(keep) = std::env::var_os("SCHISM_KEEP_REPORTS") {
         std::fs::copy(&file, Path::new(&keep).join(format!("{name}.html")))
             .expect("a folder to keep in");
@@ -254,6 +261,8 @@ fn a_real_browser_draws_the_pages() {
         eprintln!("skipped: no chromium is installed");
         return;
     };
+    let (run, history) = fixtures::frozen_holder();
+    draws(&browser, &render(&run, &history));
     for (name, (run, history)) in ["violation", "held", "inconclusive", "failed"]
         .into_iter()
         .zip(fixtures::all())

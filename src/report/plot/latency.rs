@@ -1,5 +1,7 @@
 //! Latency over time on a logarithmic scale: a mark for each operation, or bins of them.
 
+use std::collections::HashSet;
+
 use history::Outcome;
 use maud::{Markup, html};
 
@@ -13,6 +15,8 @@ const BOTTOM: f64 = 180.0;
 const UNANSWERED_Y: f64 = 11.0;
 /// A bin of time must have so many operations for its quantiles to be drawn.
 const LEAST: u32 = 20;
+/// In so much room, one mark stands for all of its kind.
+const MARK_ROOM: (f64, f64) = (14.0, 9.0);
 /// Shades of a bin by its share of the fullest one.
 const SHADES: [f64; 3] = [0.0, 0.03, 0.25];
 
@@ -136,8 +140,12 @@ fn binned(axis: &Axis<'_>, samples: &Samples, scale: &Scale) -> Markup {
     }
     let mut others = [String::new(), String::new()];
     for (path, outcome) in others.iter_mut().zip([1, 2]) {
+        let mut drawn = HashSet::new();
         for (at, ns, _) in samples.cells(outcome) {
-            mark(path, OUTCOMES[outcome], axis.x(at), scale.y(ns as f64));
+            let (x, y) = (axis.x(at), scale.y(ns as f64));
+            if drawn.insert(((x / MARK_ROOM.0) as u32, (y / MARK_ROOM.1) as u32)) {
+                mark(path, OUTCOMES[outcome], x, y);
+            }
         }
     }
     for (bin, _) in samples

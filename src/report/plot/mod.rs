@@ -24,7 +24,7 @@ const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 96.0;
 /// Where it ends.
 const RIGHT: f64 = 992.0;
-/// More bands than this cannot be told apart.
+/// More bands than this cannot be told apart, and are drawn as one for each kind.
 const BANDS_MAX: usize = 300;
 /// How many styles there are for kinds of faults.
 const FAULT_STYLES: usize = 6;
@@ -72,7 +72,10 @@ impl<'a> Axis<'a> {
 
     /// Fault bands from `top` to `bottom`; with their numbers above if there is room.
     fn bands(&self, top: f64, bottom: f64, numbers: bool) -> Markup {
-        let drawn = &self.timeline.bands[..self.timeline.bands.len().min(BANDS_MAX)];
+        let drawn = &self.timeline.bands;
+        if drawn.len() > BANDS_MAX {
+            return self.dense_bands(top, bottom);
+        }
         let room = with_room(drawn.iter().map(|band| self.x(band.begin)), 30.0);
         let height = fixed(bottom - top);
         html! {
@@ -90,6 +93,42 @@ impl<'a> Axis<'a> {
         }
     }
 
+    /// So many faults that each kind is one path: where at least one of it was in force.
+    fn dense_bands(&self, top: f64, bottom: f64) -> Markup {
+        let (y, height) = (fixed(top), fixed(bottom - top));
+        let paths = self.kinds.iter().map(|&kind| {
+            let mut columns = vec![false; WIDTH as usize + 1];
+            for band in self
+                .timeline
+                .bands
+                .iter()
+                .filter(|band| band.fault == kind && band.landed)
+            {
+                let from = self.x(band.begin) as usize;
+                let to = self.x(band.end.unwrap_or(self.timeline.end)) as usize;
+                columns[from..=to].fill(true);
+            }
+            let mut path = String::new();
+            let mut from = 0;
+            for run in columns.chunk_by(|a, b| a == b) {
+                if run[0] {
+                    let width = run.len();
+                    draw(
+                        &mut path,
+                        format_args!("M{from} {y}h{width}v{height}h-{width}z"),
+                    );
+                }
+                from += run.len();
+            }
+            (kind, path)
+        });
+        html! {
+            @for (kind, path) in paths {
+                path class={ "band many " (self.fault_class(kind)) } d=(path) { title { (kind) } }
+            }
+        }
+    }
+
     /// Lines at round times from `top` to `bottom`, and the times below.
     fn ticks(&self, top: f64, bottom: f64) -> Markup {
         let step = tick_step(self.timeline.end);
@@ -97,7 +136,8 @@ impl<'a> Axis<'a> {
             @for tick in 0..=self.timeline.end / step {
                 @let x = fixed(self.x(tick * step));
                 line class="grid" x1=(x) x2=(x) y1=(fixed(top)) y2=(fixed(bottom)) {}
-                text class="tick" x=(x) y=(fixed(bottom + 12.0)) { (tick_label(tick * step)) }
+                @let last = self.x(tick * step) > RIGHT - 14.0;
+                text class={ "tick" @if last { " last" } } x=(x) y=(fixed(bottom + 12.0)) { (tick_label(tick * step)) }
             }
         }
     }

@@ -135,9 +135,17 @@ impl Timeline {
         }
     }
 
-    /// How often the leader changed, as observers saw it; `None` if they never saw one.
-    pub fn leader_changes(&self) -> Option<usize> {
-        self.reigns.len().checked_sub(1)
+    /// How often another node came to lead, as observers saw it; `None` if they never saw a leader.
+    /// A leader that is elected again in a new term is not another.
+    pub fn leader_changes(&self) -> Option<u64> {
+        if self.reigns.is_empty() {
+            return None;
+        }
+        let changes = self
+            .reigns
+            .windows(2)
+            .filter(|pair| pair[0].leader != pair[1].leader);
+        Some(changes.count() as u64)
     }
 
     /// The leader that a node named last before this time, or, without a node, the newest leader
