@@ -207,7 +207,7 @@ fn shortened(counts: &[(String, u64)]) -> String {
     for count in counts {
         let count = words::counts(std::slice::from_ref(count));
         if !out.is_empty() && out.len() + count.len() > COUNTS_CHARS_MAX {
-            out.push_str(", …");
+            out.push_str(",…");
             break;
         }
         if !out.is_empty() {
