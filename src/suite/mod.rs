@@ -430,6 +430,7 @@ impl Context<'_> {
             let span = raw.target.as_ref().map_or(entry.span(), Spanned::span);
             let planned = PlannedFault::resolve(plain, roster, timing)
                 .map_err(|error| self.nemesis(&error, span))?;
+            self.clients_stay_killed(&planned, roster, entry.span())?;
             faults.push(planned);
         }
         let all = raw.first().map_or(0, |first| first.span().start)
@@ -437,6 +438,32 @@ impl Context<'_> {
         Plan::new(roster.clone(), 0, faults.clone(), max_harmed)
             .map_err(|error| self.nemesis(&error, all))?;
         Ok(faults)
+    }
+
+    /// A client program is linked to the controller by its pipe: killed, it stays so.
+    fn clients_stay_killed(
+        &self,
+        planned: &PlannedFault,
+        roster: &Roster,
+        span: Range<usize>,
+    ) -> Result<(), SpecError> {
+        let target = planned.target();
+        let names = target.split(',').map(str::trim);
+        let is_client = |name: &str| {
+            matches!(name, "holder" | "clients") || roster.clients.iter().any(|node| node == name)
+        };
+        if planned.fault.name() != "kill"
+            || !planned.params.bool("restart")
+            || !names.into_iter().any(is_client)
+        {
+            return Ok(());
+        }
+        let mut error = self.at(
+            span,
+            "a client program that was killed cannot be started again",
+        );
+        error.help = Some("say that it stays dead: params = { restart = false }".to_owned());
+        Err(error)
     }
 
     fn nemesis(&self, error: &nemeses::Error, span: Range<usize>) -> SpecError {

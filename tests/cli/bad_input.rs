@@ -143,3 +143,12 @@ fn a_random_plan_without_time_for_it_is_refused() {
         "{said}"
     );
 }
+
+#[test]
+fn a_killed_client_cannot_be_promised_to_come_back() {
+    let said = refused(
+        &GOOD.replace("\"freeze\", target = \"n1\"", "\"kill\", target = \"c1\""),
+        2,
+    );
+    assert!(said.contains("restart = false"), "{said}");
+}
