@@ -1,4 +1,4 @@
-//! `docs/checkers.md` is what the list of checkers says. Set `SCHISM_WRITE_DOCS=1` to write it.
+//! `docs/checkers.md` is what the list of checkers says. Set `SCHISM_BLESS=1` to write it.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use std::path::Path;
 fn the_page_of_checkers_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/checkers.md");
     let page = checkers::docs::markdown();
-    if std::env::var_os("SCHISM_WRITE_DOCS").is_some() {
+    if std::env::var_os("SCHISM_BLESS").is_some() {
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("the folder");
         std::fs::write(&path, &page).expect("the page");
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == page,
-        "{} is out of date; run `SCHISM_WRITE_DOCS=1 cargo test -p checkers docs`",
+        "{} is out of date; run `SCHISM_BLESS=1 cargo test -p checkers docs`",
         path.display()
     );
 }
