@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::Error;
@@ -51,6 +52,8 @@ pub struct Program {
     stdin: Option<ChildStdin>,
     lines: mpsc::UnboundedReceiver<Vec<u8>>,
     stderr: Arc<Mutex<VecDeque<String>>>,
+    /// Ends when its standard error does.
+    stderr_reader: JoinHandle<()>,
     next_id: u64,
     answers: HashMap<u64, Ended>,
     /// Ids that were asked and not answered.
@@ -124,7 +127,7 @@ impl Program {
         let stderr = Arc::new(Mutex::new(VecDeque::new()));
         let kept = Arc::clone(&stderr);
         let errors = child.stderr.take().expect("it is piped");
-        tokio::spawn(each_line(errors, move |line| {
+        let stderr_reader = tokio::spawn(each_line(errors, move |line| {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             if kept.len() == STDERR_LINES {
                 kept.pop_front();
@@ -137,6 +140,7 @@ impl Program {
             child,
             lines,
             stderr,
+            stderr_reader,
             next_id: 1,
             answers: HashMap::new(),
             open: Vec::new(),
@@ -160,7 +164,7 @@ impl Program {
         self.send(&line).await;
         let deadline = Instant::now() + HELLO_WITHIN;
         let Some(line) = self.line(deadline).await else {
-            return Err(self.silent("the hello", HELLO_WITHIN));
+            return Err(self.silent("the hello", HELLO_WITHIN).await);
         };
         match Reply::parse(&line) {
             Ok(Reply::Hello(hello)) => Ok(hello),
@@ -224,7 +228,7 @@ impl Program {
             }
             match self.line(deadline).await {
                 Some(line) => self.take(&line),
-                None => return Err(self.silent(&format!("id {id}"), within)),
+                None => return Err(self.silent(&format!("id {id}"), within).await),
             }
         }
     }
@@ -248,8 +252,17 @@ impl Program {
     pub async fn exit(&mut self, within: Duration) -> Option<ExitStatus> {
         let status = tokio::time::timeout(within, self.child.wait()).await;
         let status = status.ok()?.ok()?;
-        self.listen(Duration::from_secs(1)).await;
+        self.listen(SLACK).await;
+        self.drain_stderr().await;
         Some(status)
+    }
+
+    /// Reads the rest of its standard error; what it started may keep that open.
+    async fn drain_stderr(&mut self) {
+        if !self.stderr_reader.is_finished() {
+            let rest = tokio::time::timeout(SLACK, &mut self.stderr_reader);
+            rest.await.ok();
+        }
     }
 
     /// The end of its standard error, for messages.
@@ -293,10 +306,17 @@ impl Program {
         }
     }
 
-    fn silent(&mut self, what: &str, within: Duration) -> String {
-        let mut message = match self.child.try_wait() {
-            Ok(Some(status)) => format!("no answer to {what}: the program ended ({status})"),
-            _ => format!("no answer to {what} within {within:?}"),
+    async fn silent(&mut self, what: &str, within: Duration) -> String {
+        // Its output ends a moment before it does.
+        let mut message = if self.lines.is_closed() {
+            let ended = tokio::time::timeout(SLACK, self.child.wait()).await;
+            self.drain_stderr().await;
+            match ended {
+                Ok(Ok(status)) => format!("no answer to {what}: the program ended ({status})"),
+                _ => format!("no answer to {what}: the program closed its output"),
+            }
+        } else {
+            format!("no answer to {what} within {within:?}")
         };
         let stderr = self.stderr();
         if !stderr.is_empty() {
