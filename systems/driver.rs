@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::rc::Rc;
 
 use serde_json::Value;
@@ -61,13 +62,14 @@ fn channels() -> Result<(Input, Output), Error> {
     let unusable = |error: io::Error| Error::Client(format!("cannot talk to the harness: {error}"));
     if let Some(fd) = std::env::var_os(CLIENT_FD) {
         let number = fd.to_str().and_then(|fd| fd.parse::<RawFd>().ok());
-        let number = number.filter(|fd| *fd > 2).ok_or_else(|| {
-            Error::Client(format!(
-                "{CLIENT_FD} is {fd:?}, which is no descriptor above 2"
-            ))
-        })?;
-        // SAFETY: the variable is the promise of whoever started this program that the descriptor
-        // is open and ours; this function runs once. Were it not open, its first use would fail.
+        let number = number
+            .filter(|&fd| fd > 2 && is_socket(fd))
+            .ok_or_else(|| {
+                let problem = format!("{CLIENT_FD} is {fd:?}, which is no socket above 2");
+                Error::Client(problem)
+            })?;
+        // SAFETY: the descriptor is open, as was just seen, and by the variable whoever started
+        // this program promised it to us; this function runs once.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
         let socket = std::os::unix::net::UnixStream::from(socket);
         socket.set_nonblocking(true).map_err(unusable)?;
@@ -86,6 +88,11 @@ fn channels() -> Result<(Input, Output), Error> {
         Err(_) => Box::new(tokio::io::stdout()),
     };
     Ok((input, output))
+}
+
+fn is_socket(fd: RawFd) -> bool {
+    let metadata = std::fs::metadata(format!("/proc/self/fd/{fd}"));
+    metadata.is_ok_and(|metadata| metadata.file_type().is_socket())
 }
 
 fn owned(stream: impl AsFd) -> io::Result<OwnedFd> {
