@@ -173,7 +173,7 @@ impl Outcome {
     }
 
     /// Folds the three answers: a violation outranks a harness failure, which outranks an
-    /// undecided property, which outranks a pass.
+    /// undecided property, or that there was none to decide, which outranks a pass.
     pub fn of(properties: &[Property], coverage: &Checked, harness: &[Stage]) -> Outcome {
         let claimed = || properties.iter().filter(|property| property.claimed);
         if claimed().any(|property| property.checked.verdict == Verdict::Invalid) {
@@ -181,6 +181,7 @@ impl Outcome {
         } else if harness.iter().any(|stage| stage.error.is_some()) {
             Outcome::HarnessFailed
         } else if coverage.verdict != Verdict::Valid
+            || claimed().next().is_none()
             || claimed().any(|property| property.checked.verdict != Verdict::Valid)
         {
             Outcome::Inconclusive
@@ -325,10 +326,9 @@ mod tests {
             Outcome::of(&[property(true, unknown())], &valid, &[]),
             Outcome::Inconclusive
         );
-        assert_eq!(
-            Outcome::of(&[property(false, invalid())], &valid, &[]),
-            Outcome::Held
-        );
+        let held = [property(true, Checked::valid()), property(false, invalid())];
+        assert_eq!(Outcome::of(&held, &valid, &[]), Outcome::Held);
+        assert_eq!(Outcome::of(&held[1..], &valid, &[]), Outcome::Inconclusive);
         assert_eq!(Outcome::of(&[], &unknown(), &[]), Outcome::Inconclusive);
     }
 
