@@ -18,6 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::unistd::setsid;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 
@@ -178,6 +179,8 @@ async fn start(
             let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
             fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
         }
+        // A Ctrl-C for the controller must reach the controller alone: it heals first.
+        setsid()?;
         sandbox::die_with_parent()
     };
     // SAFETY: the closure makes system calls only; it neither allocates nor takes a lock.

@@ -32,7 +32,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{MsgFlags, recv};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, execv, fork, getegid, geteuid, getppid, pipe2, setsid};
+use nix::unistd::{ForkResult, Pid, execv, fork, getegid, geteuid, getppid, pipe2};
 
 use crate::capabilities;
 use crate::error::{Refusal, RefusalKind};
@@ -110,8 +110,6 @@ fn outer(control: i32, controller: i32) -> Step<u8> {
     if getppid() != Pid::from_raw(controller) {
         return Err("the controller ended while the sandbox was started".to_owned());
     }
-    // A Ctrl-C for the controller must reach the controller alone: it heals first.
-    step("leave the controller's session", setsid())?;
     enter_namespaces()?;
     // Changing credentials has cleared it.
     step("tie the sandbox to the controller", die_with_parent())?;
