@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use spec::{Params, closest, format_ns, parse_duration};
+use spec::{Params, closest, exact_ns, format_ns, parse_duration};
 
 use crate::Error;
 use crate::claims::{Claim, harmed_alone};
@@ -140,9 +140,9 @@ impl PlannedFault {
 
     /// The fault as it is written in a file, with everything explicit.
     pub fn to_raw(&self) -> RawFault {
-        let lasts = self.for_ns.map_or_else(|| "end".to_owned(), exact_duration);
+        let lasts = self.for_ns.map_or_else(|| "end".to_owned(), exact_ns);
         RawFault {
-            at: exact_duration(self.at_ns),
+            at: exact_ns(self.at_ns),
             fault: self.fault.name().to_owned(),
             target: Some(self.target()),
             lasts: (!self.fault.stays(&self.params)).then_some(lasts),
@@ -159,10 +159,10 @@ impl PlannedFault {
     pub(crate) fn pinned(&self, victims: &Victims, at_ns: u64, for_ns: Option<u64>) -> RawFault {
         let flapping = if self.is_flapping() { "flapping " } else { "" };
         let mut raw = self.to_raw();
-        raw.at = exact_duration(at_ns);
+        raw.at = exact_ns(at_ns);
         raw.target = Some(format!("{flapping}{victims}"));
         if raw.lasts.is_some() {
-            raw.lasts = Some(for_ns.map_or_else(|| "end".to_owned(), exact_duration));
+            raw.lasts = Some(for_ns.map_or_else(|| "end".to_owned(), exact_ns));
         }
         let choosing = [links::NODE.name, links::DIRECTION.name, links::CLIENTS.name];
         raw.params
@@ -199,17 +199,6 @@ impl PlannedFault {
             .for_ns
             .map_or(u64::MAX, |for_ns| self.at_ns.saturating_add(for_ns));
         self.at_ns <= at_ns && at_ns < ends
-    }
-}
-
-/// A duration that is read back to the same nanosecond.
-fn exact_duration(ns: u64) -> String {
-    let text = format_ns(ns);
-    match parse_duration(&text) {
-        Ok(back) if back == ns => text,
-        _ if ns.is_multiple_of(1_000_000) => format!("{}ms", ns / 1_000_000),
-        _ if ns.is_multiple_of(1_000) => format!("{}us", ns / 1_000),
-        _ => format!("{ns}ns"),
     }
 }
 

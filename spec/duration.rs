@@ -79,6 +79,17 @@ pub fn format_ns(ns: u64) -> String {
     }
 }
 
+/// Writes a duration for a file, so that it is read back to the same nanosecond.
+pub fn exact_ns(ns: u64) -> String {
+    let text = format_ns(ns);
+    match parse_duration(&text) {
+        Ok(back) if back == ns => text,
+        _ if ns.is_multiple_of(1_000_000) => format!("{}ms", ns / 1_000_000),
+        _ if ns.is_multiple_of(1_000) => format!("{}us", ns / 1_000),
+        _ => format!("{ns}ns"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +124,23 @@ mod tests {
                 other => panic!("{text}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_is_written_for_a_file_is_read_back_exactly() {
+        for ns in [
+            0,
+            1,
+            1_000_001,
+            1_000_001_000,
+            1_500_000_000,
+            60_001_000_000,
+            u64::MAX >> 16,
+        ] {
+            assert_eq!(parse_duration(&exact_ns(ns)), Ok(ns));
+        }
+        assert_eq!(exact_ns(1_500_000_000), "1.500s");
+        assert_eq!(exact_ns(1_000_001_000), "1000001us");
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod duration;
 mod params;
 mod suggest;
 
-pub use duration::{format_ns, parse_duration};
+pub use duration::{exact_ns, format_ns, parse_duration};
 pub use params::{Param, ParamKind, Params};
 pub use suggest::closest;
 

@@ -617,3 +617,6 @@ fn json(value: &toml::Value) -> Value {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests;

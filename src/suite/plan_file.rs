@@ -2,7 +2,7 @@
 
 use nemeses::PlannedFault;
 use serde_json::Value;
-use spec::{Params, format_ns};
+use spec::{Params, exact_ns};
 use toml::Table;
 
 use super::Cell;
@@ -22,9 +22,9 @@ impl Cell {
         put("system-params", params(&self.system_params));
         put("nodes", int(self.nodes as u64));
         put("backend", self.backend.clone().into());
-        put("time-limit", format_ns(self.time_limit).into());
-        put("op-timeout", format_ns(self.op_timeout).into());
-        put("settle", format_ns(self.settle).into());
+        put("time-limit", exact_ns(self.time_limit).into());
+        put("op-timeout", exact_ns(self.op_timeout).into());
+        put("settle", exact_ns(self.settle).into());
         put("seed", int(seed));
         put("claims", list(&self.claims));
         if let Some(expect) = &self.expect {
