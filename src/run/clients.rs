@@ -34,6 +34,23 @@ pub struct ClientLink {
 }
 
 impl ClientLink {
+    /// A link to the program on node `name`: invocations go to `out`, and the buffers that were
+    /// written come back through `spare`.
+    pub fn new(
+        name: String,
+        out: mpsc::UnboundedSender<Vec<u8>>,
+        spare: mpsc::UnboundedReceiver<Vec<u8>>,
+    ) -> ClientLink {
+        ClientLink {
+            name,
+            buffer: Vec::new(),
+            carry: Vec::new(),
+            out,
+            spare,
+            dead: false,
+        }
+    }
+
     /// The node that it runs on.
     pub fn name(&self) -> &str {
         &self.name
@@ -198,7 +215,7 @@ fn link(
     name: String,
     stdin: PipeWriter,
     mut stdout: PipeReader,
-    carry: Vec<u8>,
+    said: Vec<u8>,
     index: usize,
     incoming: mpsc::Sender<(usize, FromClient)>,
 ) -> ClientLink {
@@ -217,7 +234,8 @@ fn link(
         }
     });
     tokio::spawn(async move {
-        while let Some(bytes) = stdout.read().await {
+        let mut next = Some(bytes::Bytes::from(said));
+        while let Some(bytes) = next {
             if incoming
                 .send((index, FromClient::Bytes(bytes)))
                 .await
@@ -225,15 +243,9 @@ fn link(
             {
                 return;
             }
+            next = stdout.read().await;
         }
         let _ = incoming.send((index, FromClient::Closed)).await;
     });
-    ClientLink {
-        name,
-        buffer: Vec::new(),
-        carry,
-        out,
-        spare,
-        dead: false,
-    }
+    ClientLink::new(name, out, spare)
 }

@@ -23,6 +23,9 @@ use super::recorder::Recorder;
 
 /// How long the harness waits beyond an operation's own time limit before it gives it up.
 const ANSWER_SLACK: u64 = 500_000_000;
+/// How long what is asked of a dead client takes to fail, so that a generator without pauses does not
+/// fill the history with it.
+const DEAD_PAUSE: u64 = 100_000_000;
 /// How long this task may wait before it looks at its clock again, in nanoseconds.
 const LOOK_AGAIN: u64 = 20_000_000;
 
@@ -232,7 +235,7 @@ impl Driver {
     fn issue(&mut self, script: &mut Script, done: &mut bool) -> u64 {
         loop {
             match script.step(self.clock.now()) {
-                Step::Invoke(op) => self.invoke(op, script),
+                Step::Invoke(op) => self.invoke(op),
                 Step::Wait(until) => return until,
                 Step::Done => {
                     *done = true;
@@ -242,7 +245,7 @@ impl Driver {
         }
     }
 
-    fn invoke(&mut self, op: Invocation, script: &mut Script) {
+    fn invoke(&mut self, op: Invocation) {
         let index = op.thread;
         let thread = &self.threads[index];
         let (client, process) = (thread.client, thread.process);
@@ -272,19 +275,18 @@ impl Driver {
             value: Cow::Borrowed(&op.value),
             timeout_ms: self.op_timeout / 1_000_000,
         };
-        line.write(self.clients[client].buffer());
-        let deadline = now + self.op_timeout + ANSWER_SLACK;
-        self.threads[index].open = Some(Open { id, op, deadline });
+        let patience = if self.clients[client].is_dead() {
+            DEAD_PAUSE
+        } else {
+            line.write(self.clients[client].buffer());
+            self.op_timeout + ANSWER_SLACK
+        };
+        self.threads[index].open = Some(Open {
+            id,
+            op,
+            deadline: now + patience,
+        });
         self.open += 1;
-        if self.clients[client].is_dead() {
-            self.complete(
-                index,
-                Kind::Fail,
-                None,
-                Some("client is dead"),
-                Some(script),
-            );
-        }
     }
 
     fn send(&mut self) {
@@ -314,8 +316,19 @@ impl Driver {
             if let Some(open) = &self.threads[index].open
                 && open.deadline <= now
             {
-                self.expired.insert(open.id);
-                self.complete(index, Kind::Info, None, Some("no answer"), Some(script));
+                if self.clients[self.threads[index].client].is_dead() {
+                    // What was open when it died has ended with it; this was never sent.
+                    self.complete(
+                        index,
+                        Kind::Fail,
+                        None,
+                        Some("client is dead"),
+                        Some(script),
+                    );
+                } else {
+                    self.expired.insert(open.id);
+                    self.complete(index, Kind::Info, None, Some("no answer"), Some(script));
+                }
             }
         }
     }
@@ -529,3 +542,6 @@ impl Driver {
 fn memchr(byte: u8, haystack: &[u8]) -> Option<usize> {
     haystack.iter().position(|&candidate| candidate == byte)
 }
+
+#[cfg(test)]
+mod tests;
