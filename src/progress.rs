@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::report::plural;
 use crate::result::{Outcome, RunResult, judged};
 use crate::results::Batch;
 use crate::run::Progress;
@@ -41,11 +42,11 @@ impl Reporter {
     /// A suite begins.
     pub fn begin(&self, suite: &Suite, batch: &Batch, jobs: usize) {
         self.line(&format!(
-            "suite {}{}{}: {} cells, {} at once, results in {}",
+            "suite {}{}{}: {}, {} at once, results in {}",
             suite.name,
             if suite.about.is_empty() { "" } else { ", " },
             suite.about,
-            suite.cells.len(),
+            plural(suite.cells.len() as u64, "cell"),
             jobs,
             batch.dir.display()
         ));
@@ -68,6 +69,9 @@ impl Reporter {
                     bar.finish_and_clear();
                 }
                 self.line(&verdict_line(result));
+                for line in rest_of_errors(result) {
+                    self.line(&format!("    {line}"));
+                }
             }
             Update::Trouble(error) => self.line(&format!("{}: {error}", cell.id)),
         }
@@ -116,6 +120,15 @@ impl Reporter {
             None => drop(writeln!(std::io::stderr(), "{text}")),
         }
     }
+}
+
+/// What the sentence leaves out of why stages failed: it has room for their first lines only.
+fn rest_of_errors(result: &RunResult) -> impl Iterator<Item = &str> {
+    let errors = result
+        .harness
+        .iter()
+        .filter_map(|stage| stage.error.as_deref());
+    errors.flat_map(|error| error.trim().lines().skip(1))
 }
 
 fn verdict_line(result: &RunResult) -> String {

@@ -24,6 +24,7 @@ mod words;
 mod fixtures;
 
 pub use sentence::sentence;
+pub use words::plural;
 
 use crate::result::{Outcome, RunResult};
 

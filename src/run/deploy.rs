@@ -221,11 +221,11 @@ pub async fn start(
         let node = cluster.node(VAULT).ok_or("the vault's node is missing")?;
         let server = server(node);
         start_service(node, &systems::vault::service(&server, vault.fencing)).await?;
-        wait_for_vault(node, &server, exits).await?;
+        wait_for_vault(cluster, node, &server, exits).await?;
     }
     for server in &servers {
         let node = cluster.node(&server.name).ok_or("a node is missing")?;
-        wait_ready(cell, node, server, exits).await?;
+        wait_ready(cell, cluster, node, server, exits).await?;
     }
     Ok(())
 }
@@ -270,26 +270,14 @@ pub fn service_spec(service: &Service) -> Result<ServiceSpec, String> {
 
 async fn wait_ready(
     cell: &Cell,
+    cluster: &Cluster,
     node: &Node,
     server: &Server,
     exits: &Exits,
 ) -> Result<(), String> {
     let probe = cell.system.ready_probe(server);
     loop {
-        if let Some((node_name, service, how)) = exits.first() {
-            let node = if node_name == node.name() {
-                Some(node)
-            } else {
-                None
-            };
-            let tail = match node {
-                Some(node) => log_tail(node, &service).await,
-                None => String::new(),
-            };
-            return Err(format!(
-                "{node_name}: {service} ended ({how}) before it was ready{tail}"
-            ));
-        }
+        none_ended(cluster, exits).await?;
         let answer = observe::ask(node, &probe, PROBE_WITHIN).await;
         if answer.is_ok_and(|answer| cell.system.is_ready(answer.status, &answer.body)) {
             return Ok(());
@@ -298,15 +286,15 @@ async fn wait_ready(
     }
 }
 
-async fn wait_for_vault(node: &Node, server: &Server, exits: &Exits) -> Result<(), String> {
+async fn wait_for_vault(
+    cluster: &Cluster,
+    node: &Node,
+    server: &Server,
+    exits: &Exits,
+) -> Result<(), String> {
     let probe = systems::vault::ready_probe(server);
     loop {
-        if let Some((name, service, how)) = exits.first() {
-            let tail = log_tail(node, &service).await;
-            return Err(format!(
-                "{name}: {service} ended ({how}) before it was ready{tail}"
-            ));
-        }
+        none_ended(cluster, exits).await?;
         if observe::ask(node, &probe, PROBE_WITHIN).await.is_ok() {
             return Ok(());
         }
@@ -314,10 +302,24 @@ async fn wait_for_vault(node: &Node, server: &Server, exits: &Exits) -> Result<(
     }
 }
 
+/// Refuses to wait any longer for a system of which a service, on whatever node, has ended.
+async fn none_ended(cluster: &Cluster, exits: &Exits) -> Result<(), String> {
+    let Some((name, service, how)) = exits.first() else {
+        return Ok(());
+    };
+    let tail = match cluster.node(&name) {
+        Some(node) => log_tail(node, &service).await,
+        None => String::new(),
+    };
+    Err(format!(
+        "{name}: {service} ended ({how}) before it was ready{tail}"
+    ))
+}
+
 async fn log_tail(node: &Node, service: &str) -> String {
     match node.tail(&format!("{service}.log"), LOG_LINES).await {
         Ok(tail) if !tail.trim().is_empty() => {
-            format!("; the end of its log:\n{}", tail.trim_end())
+            format!("\nthe end of its log:\n{}", tail.trim_end())
         }
         _ => String::new(),
     }

@@ -328,13 +328,20 @@ impl<'a> Run<'a> {
         leaders: &LeaderBoard,
     ) {
         let _ = self.progress.send(Progress::Stage("settle"));
-        let settled = deploy::settle(self.cell, &self.layout, cluster, leaders);
+        let mut cancel = self.cancel.clone();
+        let settled = async {
+            tokio::select! {
+                settled = deploy::settle(self.cell, &self.layout, cluster, leaders) => settled,
+                () = cancelled(&mut cancel) => Ok(()),
+            }
+        };
         if let Err(why) = driver.idle(settled).await {
             self.notes.push(format!(
                 "the cluster was not whole again after healing: {why}"
             ));
         }
         self.done("settle");
+        self.interrupted |= *self.cancel.borrow();
         let params = &self.cell.workload_params;
         if let Some(generator) = self.cell.workload.final_generator(params, setup) {
             let _ = self.progress.send(Progress::Stage("final-reads"));

@@ -1,13 +1,16 @@
 //! What is left when a run does not end by itself: interrupted, killed, out of disk, or with a
 //! system that does not come up.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::support::{command, schism};
-use nix::sys::signal::{Signal, kill};
+use crate::support::{Ran, command, results, schism};
+use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -27,38 +30,42 @@ checker-params = {{ max_terms = 9 }}
     )
 }
 
-/// A run in the background, up to where its fault has begun.
+/// A run in the background, in a process group of its own as a shell would give it.
 struct Running {
     child: Child,
     dir: tempfile::TempDir,
 }
 
 impl Running {
+    /// Up to where its fault has landed.
     fn start(time_limit: &str) -> Running {
+        let running = Running::up_to("driving", time_limit);
+        running.wait_for_fault();
+        running
+    }
+
+    /// Up to where this step is shown.
+    fn up_to(step: &str, time_limit: &str) -> Running {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("s.toml"), spec(time_limit)).unwrap();
         let mut command = command(dir.path(), &["run", "s.toml"]);
         let mut child = command
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
+            .process_group(0)
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         // Its end is not read: the program must not mind.
-        let driving = lines
+        let shown = lines
             .map_while(Result::ok)
-            .find(|line| line.contains("driving"));
-        assert!(driving.is_some(), "the run ended before its clients began");
-        let running = Running { child, dir };
-        running.wait_for_fault();
-        running
+            .find(|line| line.ends_with(step));
+        assert!(shown.is_some(), "the run ended before {step}");
+        Running { child, dir }
     }
 
     fn run_dir(&self) -> PathBuf {
-        let batch = std::fs::read_dir(self.dir.path().join("results/t"))
-            .unwrap()
-            .next();
-        batch.unwrap().unwrap().path().join("a")
+        results(self.dir.path(), "t").join("a")
     }
 
     /// Waits until the ledger says that the fault has landed.
@@ -73,8 +80,10 @@ impl Running {
         panic!("the fault did not land");
     }
 
+    /// Signals everything that the program started and that is still in its group, as a terminal
+    /// does with Ctrl-C.
     fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+        killpg(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
     }
 
     fn end(&mut self) -> Option<i32> {
@@ -103,7 +112,10 @@ fn processes_of(dir: &Path) -> Vec<String> {
     found
 }
 
+/// Namespaces go with the last process in them; a mount must not have come out of them.
 fn assert_nothing_left(dir: &Path) {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(dir.to_str().unwrap()), "{mounts}");
     for _ in 0..200 {
         if processes_of(dir).is_empty() {
             return;
@@ -142,6 +154,17 @@ fn sigint_heals_and_keeps_what_there_is() {
 #[test]
 fn sigterm_heals_and_keeps_what_there_is() {
     an_interrupt_heals_and_keeps_what_there_is(Signal::SIGTERM, 143);
+}
+
+#[test]
+fn an_interrupt_before_the_clients_begin_leaves_a_result_too() {
+    let mut running = Running::up_to("starting", "60s");
+    running.signal(Signal::SIGINT);
+    assert_eq!(running.end(), Some(130));
+    let result = result(&running.run_dir());
+    assert_eq!(result["outcome"], "interrupted");
+    assert!(running.run_dir().join("report.html").exists());
+    assert_nothing_left(running.dir.path());
 }
 
 #[test]
@@ -220,7 +243,10 @@ fn a_full_disk_is_a_failure_of_the_environment_and_the_history_is_kept() {
     let output = unshare.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(said.contains("No space left"), "{said}");
+    assert!(
+        said.contains("No space left") && said.contains("history.jsonl"),
+        "{said}"
+    );
     let checked = schism(
         dir.path(),
         &["check", "kept.jsonl", "--checker", "linearizable"],
@@ -228,38 +254,88 @@ fn a_full_disk_is_a_failure_of_the_environment_and_the_history_is_kept() {
     assert_eq!(checked.code, 0, "{}{}", checked.stdout, checked.stderr);
 }
 
-/// Puts a script in the place of `etcd` and runs a cell with it.
-fn run_with_etcd(script: &str, dir: &Path) -> crate::support::Ran {
-    use std::os::unix::fs::PermissionsExt;
+/// Puts a script in the place of `etcd` and runs a cell without faults with it.
+fn run_with_etcd(script: &str, dir: &Path) -> Ran {
     let bin = dir.join("bin");
     std::fs::create_dir(&bin).unwrap();
     let etcd = bin.join("etcd");
     std::fs::write(&etcd, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&etcd, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let spec = spec("3s")
-        .replace("conclave", "etcd")
-        .replace("500ms", "1s");
+    std::fs::set_permissions(&etcd, Permissions::from_mode(0o755)).unwrap();
+    let spec = r#"
+name = "t"
+[[cell]]
+id = "a"
+workload = "register"
+system = "etcd"
+time-limit = "6s"
+settle = "2s"
+claims = ["linearizable"]
+"#;
     std::fs::write(dir.join("s.toml"), spec).unwrap();
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let path = std::env::var("PATH").unwrap();
     let output = command(dir, &["run", "s.toml"])
-        .env("PATH", path)
-        .output()
-        .unwrap();
-    crate::support::Ran::of(&output)
+        .env("PATH", format!("{}:{path}", bin.display()))
+        .output();
+    Ran::of(&output.unwrap())
 }
 
 #[test]
 fn a_system_that_does_not_come_up_is_named_with_its_node_and_its_log() {
-    let dir = tempfile::tempdir().unwrap();
+    // Only one of the three fails, and not the one that is waited for first.
     let script = "[ \"$1\" = --version ] && { echo 'etcd Version: 0.0'; exit 0; }
-echo 'the disk is on fire' >&2; exit 7";
+        [ \"$2\" = n2 ] || exec sleep 60
+        echo 'the disk is on fire' >&2; exit 7";
+    let dir = tempfile::tempdir().unwrap();
     let ran = run_with_etcd(script, dir.path());
     assert_eq!(ran.code, 4, "{}{}", ran.stdout, ran.stderr);
-    for word in ["n1", "system", "status 7", "the disk is on fire"] {
+    for word in ["n2", "system", "status 7", "the disk is on fire"] {
         assert!(
             ran.stderr.contains(word),
             "{word} is missing in\n{}",
             ran.stderr
         );
     }
+    assert_nothing_left(dir.path());
+}
+
+#[test]
+fn a_server_that_ends_by_itself_is_told_and_the_run_goes_on() {
+    let etcd = std::env::var_os("PATH").and_then(|path| {
+        let mut places = std::env::split_paths(&path).map(|place| place.join("etcd"));
+        places.find(|place| place.exists())
+    });
+    let Some(etcd) = etcd else {
+        eprintln!("skipped: there is no etcd on this machine");
+        return;
+    };
+    // It ends once clients have been answered.
+    let script = format!(
+        "etcd={}
+        [ \"$2\" = n3 ] || exec $etcd \"$@\"
+        $etcd \"$@\" & pid=$!
+        until grep -q '\"type\":\"ok\"' ../../history.jsonl 2>/dev/null; do sleep 0.1; done
+        kill $pid; wait; exit 9",
+        etcd.display()
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let ran = run_with_etcd(&script, dir.path());
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    let run_dir = results(dir.path(), "t").join("a");
+    let result = result(&run_dir);
+    assert_eq!(result["outcome"], "held");
+    let notes = result["notes"].to_string();
+    assert!(
+        notes.contains("etcd on n3 ended by itself: exit status 9"),
+        "{notes}"
+    );
+    let history = std::fs::read_to_string(run_dir.join("history.jsonl")).unwrap();
+    let exit = history.lines().find(|line| line.contains("\"f\":\"exit\""));
+    let exit: Value = serde_json::from_str(exit.expect("the exit is recorded")).unwrap();
+    assert_eq!(exit["node"], "n3");
+    assert_eq!(exit["value"]["how"], "exit status 9");
+    let report = std::fs::read_to_string(run_dir.join("report.html")).unwrap();
+    assert!(
+        report.contains("ended by itself"),
+        "the report says nothing of it"
+    );
 }

@@ -4,4 +4,6 @@
 mod bad_input;
 mod check;
 mod lifecycle;
+mod rootless;
 mod support;
+mod surroundings;

@@ -1,6 +1,6 @@
 //! Runs the real program, as a user would.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// What the program did.
@@ -44,4 +44,12 @@ pub fn program(dir: &Path, program: &str, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.current_dir(dir).args(args);
     command
+}
+
+/// The folder of the only call of `schism run` for a suite.
+pub fn results(dir: &Path, suite: &str) -> PathBuf {
+    let batches = std::fs::read_dir(dir.join("results").join(suite)).unwrap();
+    let mut batches: Vec<PathBuf> = batches.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(batches.len(), 1, "{batches:?}");
+    batches.remove(0)
 }
