@@ -294,6 +294,8 @@ impl Context<'_> {
                 .claims(workload.name(), &system_params)
                 .into_iter()
                 .filter(|claim| workload.checkers(&workload_params).contains(claim))
+                // How many elections are too many is for the spec to say; else they are counted.
+                .filter(|claim| *claim != "election-churn" || limits_churn(&raw.checker_params))
                 .map(str::to_owned)
                 .collect(),
         };
@@ -566,6 +568,13 @@ fn declared(fault: &dyn nemeses::Fault) -> Vec<Param> {
         .chain(nemeses::COMMON)
         .copied()
         .collect()
+}
+
+/// Whether a spec says how many terms or changes of the leader are too many.
+fn limits_churn(params: &RawParams) -> bool {
+    params
+        .keys()
+        .any(|name| matches!(name.get_ref().as_str(), "max_terms" | "max_leader_changes"))
 }
 
 /// The name of the vault's node.
