@@ -35,6 +35,17 @@ pub(crate) struct Fault<'h> {
 }
 
 impl<'h> Fault<'h> {
+    /// Since when it may have been felt: the `since_ns` of its beginning, which is recorded only when
+    /// it was looked whether the fault landed; else the time of that event.
+    pub(crate) fn begin_time(&self) -> u64 {
+        let since = self
+            .begin
+            .value()
+            .get("since_ns")
+            .and_then(ValueRef::as_u64);
+        self.begin.time().min(since.unwrap_or(u64::MAX))
+    }
+
     /// When it was over: the end of time if it never was.
     pub(crate) fn end_time(&self) -> u64 {
         self.end.map_or(u64::MAX, EventRef::time)
@@ -156,7 +167,7 @@ pub(crate) fn outages(faults: &[Fault<'_>]) -> Spans {
         faults
             .iter()
             .filter(|fault| fault.majority == Some(false))
-            .map(|fault| (fault.begin.time(), fault.end_time()))
+            .map(|fault| (fault.begin_time(), fault.end_time()))
             .filter(|(begin, end)| begin < end)
             .collect(),
     )
@@ -179,7 +190,7 @@ impl Fates {
             let targets = fault.targets();
             for &actor in targets.iter().flat_map(|target| actors.named(target)) {
                 if fault.has_one_of(FREEZES) {
-                    let span = (fault.begin.time(), fault.end_time());
+                    let span = (fault.begin_time(), fault.end_time());
                     fates.frozen.entry(actor).or_default().push(span);
                 } else if fault.has_one_of(KILLS) {
                     fates.kills.push((fault.begin.index(), actor));
@@ -226,6 +237,23 @@ mod tests {
         assert_eq!(fates.kills, [(7, 0)]);
         assert_eq!(fates.awake(0, 0, 350_000_000), 150_000_000);
         assert!(!found[2].verified && found[3].end.is_none());
+    }
+
+    #[test]
+    fn a_fault_is_there_before_it_was_looked_whether_it_landed() {
+        let history = script::history(
+            "lock",
+            r#"
+            param clients {"7":"c1"}
+            0-10 7 read x null -> 1
+            200 nemesis freeze - {"id":1,"phase":"begin","target":"n1,c1","since_ns":50000000,"majority":false}
+            300 nemesis freeze - {"id":1,"phase":"end","target":"n1,c1"}
+            "#,
+        );
+        let found = faults(&history);
+        assert_eq!(outages(&found), [(50_000_000, 300_000_000)]);
+        let fates = Fates::of(&Actors::of(&history), &found);
+        assert_eq!(fates.awake(0, 0, 350_000_000), 100_000_000);
     }
 
     #[test]

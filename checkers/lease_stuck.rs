@@ -132,7 +132,7 @@ impl<'h> Sweep<'h> {
         let faults = faults(history);
         let spans = faults
             .iter()
-            .map(|fault| (fault.begin.time(), fault.end_time()));
+            .map(|fault| (fault.begin_time(), fault.end_time()));
         Sweep {
             ttl_default: history.header.param_ms("ttl_ms"),
             slack: history.header.param_ms("slack_ms"),

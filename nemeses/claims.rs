@@ -3,12 +3,14 @@
 //!
 //! Three questions are answered from it: may another fault strike now (a process has one fault at a
 //! time, and a quorum budget may bound how many servers are harmed at once), does a majority of
-//! unharmed servers exist, and was there one all the time while a fault lasted. What was actually
+//! unharmed servers exist that clients reach, and was there one all the time while a fault lasted.
+//! What was actually
 //! done to the cluster, and must be undone, is in `installed.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::majority::Picture;
+use crate::target::Roster;
 
 /// What one fault harms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,6 +40,7 @@ pub(crate) enum Wait {
 #[derive(Debug)]
 pub(crate) struct Claims {
     servers: Vec<String>,
+    clients: Vec<String>,
     max_harmed: Option<usize>,
     held: BTreeMap<u64, Held>,
 }
@@ -49,9 +52,10 @@ struct Held {
 }
 
 impl Claims {
-    pub(crate) fn new(servers: Vec<String>, max_harmed: Option<usize>) -> Claims {
+    pub(crate) fn new(roster: &Roster, max_harmed: Option<usize>) -> Claims {
         Claims {
-            servers,
+            servers: roster.servers.clone(),
+            clients: roster.clients.clone(),
             max_harmed,
             held: BTreeMap::new(),
         }
@@ -94,9 +98,30 @@ impl Claims {
             .is_none_or(|held| held.majority_all_along)
     }
 
-    /// Whether a majority of unharmed servers can talk to a possible leader now.
+    /// Whether a majority of unharmed servers, each within the reach of some client, can talk to a
+    /// possible leader now. What no client can ask for cannot be expected to be done.
     pub(crate) fn has_majority(&self) -> bool {
-        self.picture(None, Harm::Stopped).has_majority()
+        let mut picture = self.picture(None, Harm::Stopped);
+        for (at, server) in self.servers.iter().enumerate() {
+            let reached = self
+                .clients
+                .iter()
+                .any(|client| self.reaches(client, server));
+            if !reached && !self.clients.is_empty() {
+                picture.set_down(at);
+            }
+        }
+        picture.has_majority()
+    }
+
+    /// Whether a client runs, and its link to a server carries packets in both directions.
+    fn reaches(&self, client: &str, server: &str) -> bool {
+        let ends = [(client, server), (server, client)];
+        self.held.values().map(|held| &held.claim).all(|claim| {
+            let joins = |(from, to): &(String, String)| ends.contains(&(from, to));
+            claim.processes.iter().all(|(node, _)| node != client)
+                && !(claim.cut && claim.links.iter().any(joins))
+        })
     }
 
     fn picture(&self, candidate: Option<&Claim>, harm: Harm) -> Picture {
@@ -134,7 +159,11 @@ pub(crate) fn harmed_alone<'a>(
     servers: &[String],
     claims: impl IntoIterator<Item = &'a Claim>,
 ) -> usize {
-    let mut all = Claims::new(servers.to_vec(), None);
+    let roster = Roster {
+        servers: servers.to_vec(),
+        ..Roster::default()
+    };
+    let mut all = Claims::new(&roster, None);
     for (id, claim) in claims.into_iter().enumerate() {
         all.held.insert(
             id as u64,
@@ -151,8 +180,11 @@ pub(crate) fn harmed_alone<'a>(
 mod tests {
     use super::*;
 
-    fn servers(n: usize) -> Vec<String> {
-        (1..=n).map(|at| format!("n{at}")).collect()
+    fn servers(n: usize) -> Roster {
+        Roster {
+            servers: (1..=n).map(|at| format!("n{at}")).collect(),
+            ..Roster::default()
+        }
     }
 
     fn down(node: &str) -> Claim {
@@ -174,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_majority_is_remembered_for_each_fault() {
-        let mut claims = Claims::new(servers(3), None);
+        let mut claims = Claims::new(&servers(3), None);
         claims.admit(1, down("n1")).unwrap();
         assert!(claims.has_majority());
         claims.admit(2, cut(&[("n2", "n3")])).unwrap();
@@ -186,8 +218,32 @@ mod tests {
     }
 
     #[test]
+    fn a_majority_that_no_client_reaches_is_none() {
+        let clients = vec!["c1".to_owned(), "c2".to_owned()];
+        let roster = Roster {
+            clients,
+            ..servers(3)
+        };
+        let mut claims = Claims::new(&roster, None);
+        // The clients are left with n1, which is cut from the others.
+        claims.admit(1, cut(&[("n1", "n2"), ("n1", "n3")])).unwrap();
+        assert!(claims.has_majority());
+        claims
+            .admit(2, cut(&[("c1", "n2"), ("n3", "c1"), ("c1", "n3")]))
+            .unwrap();
+        assert!(claims.has_majority(), "c2 reaches them");
+        claims.admit(3, down("c2")).unwrap();
+        assert!(!claims.has_majority());
+        assert!(!claims.release(3));
+        claims.admit(4, cut(&[("n2", "c2")])).unwrap();
+        assert!(!claims.has_majority(), "no answer of n2 comes back");
+        claims.release(4);
+        assert!(claims.has_majority());
+    }
+
+    #[test]
     fn a_process_has_one_fault_at_a_time() {
-        let mut claims = Claims::new(servers(3), None);
+        let mut claims = Claims::new(&servers(3), None);
         claims.admit(1, down("n1")).unwrap();
         let wait = claims.admit(2, down("n1")).unwrap_err();
         assert!(matches!(wait, Wait::Occupied { by: 1, .. }), "{wait}");
@@ -197,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_budget_counts_across_families() {
-        let mut claims = Claims::new(servers(5), Some(2));
+        let mut claims = Claims::new(&servers(5), Some(2));
         claims.admit(1, down("n1")).unwrap();
         claims.admit(2, cut(&[("n2", "n3"), ("n3", "n2")])).unwrap();
         let wait = claims.admit(3, down("n4")).unwrap_err();
@@ -212,7 +268,7 @@ mod tests {
 
     #[test]
     fn slow_links_count_for_the_budget_and_not_against_the_majority() {
-        let mut claims = Claims::new(servers(3), Some(1));
+        let mut claims = Claims::new(&servers(3), Some(1));
         let slow = Claim {
             cut: false,
             ..cut(&[("n1", "n2"), ("n1", "n3"), ("n2", "n3")])
@@ -221,7 +277,7 @@ mod tests {
             claims.admit(1, slow.clone()),
             Err(Wait::Budget { harmed: 2, max: 1 })
         ));
-        let mut claims = Claims::new(servers(3), None);
+        let mut claims = Claims::new(&servers(3), None);
         claims.admit(1, slow).unwrap();
         assert!(claims.has_majority());
     }

@@ -213,6 +213,7 @@ impl Nemesis {
     async fn strike(&self, id: u64, planned: &PlannedFault, harm: &mut dyn Harm) -> Option<u64> {
         let site = &self.site;
         site.note(id, |outcome| outcome.healed = false);
+        site.book().account(id).since_ns = Some(site.now());
         let installed = site.step(id, Step::Installed, harm.install()).await;
         let begin_ns = site.now();
         let verified = installed && site.step(id, Step::Verified, harm.verify()).await;

@@ -24,8 +24,11 @@ pub struct NemesisEvent {
     pub phase: Phase,
     /// What was hit; where nothing was, the target as the plan has it.
     pub target: String,
-    /// At the beginning: whether a majority of unharmed servers can talk to each other now that the
-    /// fault is there. At the end: whether there was one all the time in between.
+    /// At the beginning: since when the fault may have been felt, in nanoseconds since the run began.
+    /// The event itself comes later, when it was looked whether the fault landed.
+    pub since_ns: Option<u64>,
+    /// At the beginning: whether a majority of unharmed servers that clients reach can talk to each
+    /// other now that the fault is there. At the end: whether there was one all the time in between.
     pub majority: bool,
     /// At the beginning: whether the evidence was there that the fault landed. At the end: whether
     /// it was there all the time.
@@ -35,12 +38,16 @@ pub struct NemesisEvent {
 impl NemesisEvent {
     /// The event's value in the history.
     pub fn value(&self) -> Value {
-        json!({
+        let mut value = json!({
             "id": self.id,
             "phase": self.phase,
             "target": self.target,
             "majority": self.majority,
             "verified": self.verified,
-        })
+        });
+        if let Some(since_ns) = self.since_ns {
+            value["since_ns"] = since_ns.into();
+        }
+        value
     }
 }

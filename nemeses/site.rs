@@ -50,6 +50,8 @@ pub(crate) struct Account {
     pub(crate) outcome: FaultOutcome,
     /// Whether its `begin` was reported and its `end` was not.
     pub(crate) open: bool,
+    /// When its installation began.
+    pub(crate) since_ns: Option<u64>,
     /// Why it was not seen to be gone although its undoing succeeded.
     pub(crate) remains: Option<String>,
     /// Whether nothing more will come of it.
@@ -77,6 +79,7 @@ impl Account {
             outcome,
             open: false,
             remains: None,
+            since_ns: None,
             over: false,
             happened: None,
         }
@@ -102,7 +105,7 @@ impl Site {
             installed: Installed::new(access, first_nonce),
             clock,
             stop,
-            claims: Mutex::new(Claims::new(plan.roster.servers.clone(), plan.max_harmed)),
+            claims: Mutex::new(Claims::new(&plan.roster, plan.max_harmed)),
             ended: Notify::new(),
             book: Mutex::new(Book { ledger, faults }),
             on_event,
@@ -204,18 +207,25 @@ impl Site {
     fn report(&self, id: u64, phase: Phase, majority: bool) {
         let event = {
             let mut book = self.book();
-            let Account { name, outcome, .. } = book.account(id);
+            let Account {
+                name,
+                outcome,
+                since_ns,
+                ..
+            } = book.account(id);
             let target = if outcome.resolved.is_empty() {
                 &outcome.target
             } else {
                 &outcome.resolved
             };
             let (fault, verified) = (*name, outcome.landed);
+            let since_ns = since_ns.filter(|_| phase == Phase::Begin);
             NemesisEvent {
                 id,
                 fault,
                 phase,
                 target: target.clone(),
+                since_ns,
                 majority,
                 verified,
             }

@@ -414,6 +414,18 @@ async fn a_dropped_run_is_healed_by_heal_all_which_touches_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_begin_says_since_when_the_fault_was_there() {
+    let cluster = Fake::new(3, 0);
+    let bench = Bench::new(&cluster, vec![plain("1s", "cut", "n1-n3", "2s")], None);
+    bench.run().await;
+    let events = bench.events.lock().unwrap();
+    let (reported, begin) = &events[0];
+    assert_eq!(begin.since_ns, Some(1_000_000_000));
+    assert!(*reported > Duration::from_secs(1), "it was probed meanwhile");
+    assert_eq!(events[1].1.since_ns, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_healed_is_named() {
     let cluster = Fake::new(3, 0);
     let faults = vec![
