@@ -18,8 +18,6 @@ use crate::support::{Lab, program, shell, soon, spec, until};
 
 /// How often the controller is killed.
 const KILLS: u64 = 100;
-/// By then a whole cluster is up and busy, also on a slow machine; most kills come earlier.
-const KILL_AFTER_MS_MAX: u64 = 120;
 
 /// Everything in which a living process can be recognised as belonging to one cluster: the cluster's
 /// directory is in the arguments of the sandbox and its agents, in the working directory of services,
@@ -94,13 +92,35 @@ fn bury_orphans() {
     {}
 }
 
-/// Looks for what is left. `seen` are the namespaces that the cluster was seen to have; `before` are
-/// the interfaces that were there before it.
-fn remains(marker: &str, seen: &BTreeSet<String>, before: &BTreeSet<String>) -> Remains {
+/// A process by its number and the time of its start, which nobody has again.
+fn identity(pid: &str) -> Option<(String, String)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The start time is the 22nd field; the second one, in brackets, may hold spaces.
+    let start = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?;
+    Some((pid.to_owned(), start.to_owned()))
+}
+
+fn living() -> BTreeSet<(String, String)> {
+    all_processes()
+        .iter()
+        .filter_map(|pid| identity(pid))
+        .collect()
+}
+
+/// Looks for what is left. `seen` are the namespaces that the cluster was seen to have, `there` the
+/// processes that there were then: the kernel gives the number of a namespace that is gone to the next
+/// one, which may be that of another cluster. `before` are the interfaces that were there before it.
+fn remains(
+    marker: &str,
+    seen: &BTreeSet<String>,
+    there: &BTreeSet<(String, String)>,
+    before: &BTreeSet<String>,
+) -> Remains {
     bury_orphans();
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
     let held = all_processes()
         .iter()
+        .filter(|pid| identity(pid).is_some_and(|process| there.contains(&process)))
         .flat_map(|pid| namespaces(pid))
         .collect::<BTreeSet<_>>();
     Remains {
@@ -193,16 +213,17 @@ pub(crate) async fn nothing_is_left_after_destroy_or_drop() {
         // Two sandbox processes, three agents, two shims with a shell or more below each.
         assert!(pids.len() >= 9, "{pids:?}");
         assert!(seen.len() >= 4 + 3 * 5 - 1, "{seen:?}");
+        let there = living();
         if dropped {
             drop(lab);
             until("the end", || async {
-                remains(&marker, &seen, &before) == NOTHING
+                remains(&marker, &seen, &there, &before) == NOTHING
             })
             .await;
         } else {
             let Lab { cluster, dir } = lab;
             cluster.destroy().await.expect("a clean end");
-            assert_eq!(remains(&marker, &seen, &before), NOTHING);
+            assert_eq!(remains(&marker, &seen, &there, &before), NOTHING);
             assert!(dir.path().join("n1/forever.log").exists(), "files stay");
         }
     }
@@ -321,6 +342,18 @@ fn start_controller(dir: &Path) -> std::process::Child {
         .expect("a controller")
 }
 
+/// How long it takes from the start of a controller until its cluster is up, here and now.
+async fn time_until_up() -> Duration {
+    let dir = tempfile::tempdir().expect("a directory");
+    let began_ns = cluster::clock::monotonic_ns();
+    let mut controller = start_controller(dir.path());
+    until("the cluster", || async { is_up(dir.path()) }).await;
+    let took = Duration::from_nanos(cluster::clock::monotonic_ns() - began_ns);
+    controller.kill().expect("killed");
+    controller.wait().expect("its end");
+    took
+}
+
 fn is_up(dir: &Path) -> bool {
     fs::read_to_string(dir.join("controller.out")).is_ok_and(|said| said.contains(UP))
 }
@@ -352,37 +385,51 @@ pub(crate) async fn nothing_is_left_after_sigkill() {
     let mut random = ChaCha8Rng::seed_from_u64(20);
     bury_orphans();
     let before = interfaces();
+    // The first one also reads the program from the disk.
+    time_until_up().await;
+    let until_up = time_until_up().await;
     let (mut up, mut early, mut slowest) = (0, 0, Duration::ZERO);
-    for _ in 0..KILLS {
+    for number in 0..KILLS {
         let dir = tempfile::tempdir().expect("a directory");
         let marker = marker(dir.path());
         let mut controller = start_controller(dir.path());
         // Squared, so that early moments, when little is tied together yet, are tried more often.
         let fraction: f64 = random.random();
-        let after_us = (fraction * fraction * (KILL_AFTER_MS_MAX * 1000) as f64) as u64;
-        tokio::time::sleep(Duration::from_micros(after_us)).await;
-        let seen = foreign_namespaces(&marked(&marker));
+        // The last ones come when a whole cluster is up and busy.
+        tokio::time::sleep(until_up.mul_f64(2.0 * fraction * fraction)).await;
+        // To look takes about as long as to make a cluster: it is done for every other kill only.
+        let looks = number % 2 == 0;
+        let seen = if looks {
+            foreign_namespaces(&marked(&marker))
+        } else {
+            Default::default()
+        };
+        let there = living();
         controller.kill().expect("killed");
         controller.wait().expect("its end");
         let killed_ns = cluster::clock::monotonic_ns();
         // A process that is on its last way out has no arguments left, but still its namespaces.
         until("the end", || async {
-            remains(&marker, &seen, &before) == NOTHING
+            remains(&marker, &seen, &there, &before) == NOTHING
         })
         .await;
         let took = Duration::from_nanos(cluster::clock::monotonic_ns() - killed_ns);
         slowest = slowest.max(took);
         up += u32::from(is_up(dir.path()));
-        early += u32::from(seen.is_empty());
+        early += u32::from(looks && seen.is_empty());
     }
-    println!("{KILLS} kills, {early} before any namespace, {up} after the cluster was up");
+    println!(
+        "{KILLS} kills within {:?}, {up} after the cluster was up",
+        2 * until_up
+    );
+    println!("{early} of every other one before any namespace");
     println!("everything was gone after {slowest:?} at most");
     assert!(
-        up >= 5 && u64::from(up) < KILLS - 20,
+        up >= 5 && u64::from(up) <= KILLS - 5,
         "the moments are not spread: {up} were up"
     );
     assert!(
-        u64::from(early) < KILLS - 20,
+        u64::from(early) < KILLS / 2 - 5,
         "the moments are not spread: {early} were early"
     );
 }
