@@ -421,7 +421,10 @@ async fn a_begin_says_since_when_the_fault_was_there() {
     let events = bench.events.lock().unwrap();
     let (reported, begin) = &events[0];
     assert_eq!(begin.since_ns, Some(1_000_000_000));
-    assert!(*reported > Duration::from_secs(1), "it was probed meanwhile");
+    assert!(
+        *reported > Duration::from_secs(1),
+        "it was probed meanwhile"
+    );
     assert_eq!(events[1].1.since_ns, None);
 }
 
