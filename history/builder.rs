@@ -11,6 +11,9 @@ use crate::history::{History, NONE};
 use crate::symbols::Symbols;
 use crate::values::Values;
 
+/// The function whose values are transactions.
+const TXN: &str = "txn";
+
 /// Takes events in order and makes a history of them.
 #[derive(Debug)]
 pub struct HistoryBuilder {
@@ -84,7 +87,10 @@ impl HistoryBuilder {
             .error
             .as_deref()
             .map_or(NONE, |error| history.error_names.intern(error));
-        let packed = history.values.pack(&event.value);
+        let txn = (event.f == TXN).then(|| history.values.pack_txn(&event.value));
+        let packed = txn
+            .flatten()
+            .unwrap_or_else(|| history.values.pack(&event.value));
         let key = event.key.as_ref().map_or(NONE, |key| self.key_id(key));
         let history = &mut self.history;
         history.times.push(event.time);

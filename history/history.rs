@@ -11,6 +11,7 @@
 use crate::event::{Kind, Process};
 use crate::header::Header;
 use crate::symbols::Symbols;
+use crate::txn::{Mop, Word};
 use crate::values::{Packed, ValueRef, Values};
 
 /// Marks "no such event", "no node", "no key", "no error" in a column.
@@ -112,6 +113,21 @@ impl History {
     /// The view of a packed value of this history.
     pub fn view(&self, packed: Packed) -> ValueRef<'_> {
         self.values.view(packed)
+    }
+
+    /// The micro-operations of all transactions; those of one are a part of them.
+    pub fn mops(&self) -> &[Mop] {
+        &self.values.txns.mops
+    }
+
+    /// The elements of all lists that transactions read.
+    pub fn elements(&self) -> &[Word] {
+        &self.values.txns.elements
+    }
+
+    /// The value that a word of a transaction stands for.
+    pub fn word(&self, word: Word) -> ValueRef<'_> {
+        self.values.view_word(word)
     }
 
     /// Bytes that this history holds, for the budget of a checker.

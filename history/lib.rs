@@ -12,6 +12,7 @@ pub mod header;
 mod history;
 pub mod reader;
 pub mod symbols;
+pub mod txn;
 pub mod values;
 pub mod writer;
 
@@ -20,6 +21,7 @@ pub use event::{Event, Kind, Process};
 pub use header::Header;
 pub use history::{EventRef, History, NONE, Op, Outcome};
 pub use reader::{Read, read_bytes, read_path};
+pub use txn::{Mop, MopKind, MopValue, Txn, Word};
 pub use values::{Packed, ValueRef};
 pub use writer::HistoryWriter;
 

@@ -14,11 +14,13 @@
 //! symbol               | string
 //! offset << 24 | length| list       (items follow each other in the arena)
 //! offset << 24 | length| map        (key symbol and value alternate in the arena)
+//! offset << 24 | length| transaction (micro-operations in columns of their own: `txn`)
 //! ```
 
 use serde_json::{Map, Number, Value};
 
 use crate::symbols::Symbols;
+use crate::txn::{Txn, Txns};
 
 const NULL: u64 = 0;
 const BOOL: u64 = 1;
@@ -27,6 +29,7 @@ const NUMBER: u64 = 3;
 const STRING: u64 = 4;
 const LIST: u64 = 5;
 const MAP: u64 = 6;
+const TXN: u64 = 7;
 
 const LENGTH_BITS: u32 = 24;
 const INT_MAX: i64 = (1 << 60) - 1;
@@ -48,9 +51,36 @@ impl Packed {
         (self.tag() == INT).then_some((self.0 as i64) >> 3)
     }
 
+    /// The integer `int` of up to 61 bits.
+    pub(crate) fn int(int: i64) -> Packed {
+        debug_assert!(
+            (INT_MIN..=INT_MAX).contains(&int),
+            "{int} has more than 61 bits"
+        );
+        Packed((int as u64) << 3 | INT)
+    }
+
+    /// The transaction of so many micro-operations from `start` on.
+    pub(crate) fn txn(start: usize, len: usize) -> Packed {
+        Packed::placed(start, len, TXN)
+    }
+
+    fn placed(start: usize, len: usize, tag: u64) -> Packed {
+        assert!(
+            len < 1 << LENGTH_BITS,
+            "a value of more than 16 million parts"
+        );
+        Packed(((start as u64) << LENGTH_BITS | len as u64) << 3 | tag)
+    }
+
     /// Whether this is `null`.
     pub fn is_null(self) -> bool {
         self.0 == NULL
+    }
+
+    /// Whether equal values of this kind are always equal words.
+    pub(crate) fn is_scalar(self) -> bool {
+        matches!(self.tag(), NULL | BOOL | INT | STRING)
     }
 
     /// The word; equal words mean equal values within one history.
@@ -78,6 +108,7 @@ pub struct Values {
     arena: Vec<Packed>,
     numbers: Vec<Number>,
     strings: Symbols,
+    pub(crate) txns: Txns,
 }
 
 impl Values {
@@ -107,20 +138,16 @@ impl Values {
         if let Some(int) = number.as_i64()
             && (INT_MIN..=INT_MAX).contains(&int)
         {
-            return Packed((int as u64) << 3 | INT);
+            return Packed::int(int);
         }
         self.numbers.push(number.clone());
         Packed((self.numbers.len() as u64 - 1) << 3 | NUMBER)
     }
 
     fn pack_slice(&mut self, items: &[Packed], tag: u64) -> Packed {
-        let start = self.arena.len() as u64;
-        assert!(
-            items.len() < 1 << LENGTH_BITS,
-            "a value of more than 16 million parts"
-        );
+        let start = self.arena.len();
         self.arena.extend_from_slice(items);
-        Packed((start << LENGTH_BITS | items.len() as u64) << 3 | tag)
+        Packed::placed(start, items.len(), tag)
     }
 
     /// A readable view of a packed value.
@@ -136,6 +163,7 @@ impl Values {
         self.arena.capacity() * size_of::<Packed>()
             + self.numbers.capacity() * size_of::<Number>()
             + self.strings.iter().map(|s| s.len() + 64).sum::<usize>()
+            + self.txns.heap_bytes()
     }
 }
 
@@ -217,6 +245,14 @@ impl<'a> ValueRef<'a> {
             .find_map(|(name, value)| (name == key).then_some(value))
     }
 
+    /// The value as a transaction.
+    pub fn as_txn(self) -> Option<Txn<'a>> {
+        (self.packed.tag() == TXN).then(|| Txn {
+            values: self.values,
+            mops: &self.values.txns.mops[self.packed.range()],
+        })
+    }
+
     /// The value as a tree of JSON.
     pub fn to_json(self) -> Value {
         match self.packed.tag() {
@@ -232,6 +268,7 @@ impl<'a> ValueRef<'a> {
                     .map(ValueRef::to_json)
                     .collect(),
             ),
+            TXN => self.as_txn().map_or(Value::Null, Txn::to_json),
             _ => Value::Object(
                 self.as_map()
                     .into_iter()
