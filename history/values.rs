@@ -253,6 +253,11 @@ impl<'a> ValueRef<'a> {
         })
     }
 
+    /// Where the micro-operations of the transaction stand in [`crate::History::mops`].
+    pub fn txn_range(self) -> Option<std::ops::Range<usize>> {
+        (self.packed.tag() == TXN).then(|| self.packed.range())
+    }
+
     /// The value as a tree of JSON.
     pub fn to_json(self) -> Value {
         match self.packed.tag() {
