@@ -10,6 +10,7 @@
 //! is checked even if the harness failed, because a violation outranks that.
 
 pub mod clients;
+mod conclude;
 mod deploy;
 pub use deploy::own_executable;
 pub mod drive;
@@ -21,19 +22,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use checkers::{Checked, Reason};
 use cluster::{Cluster, ClusterSpec};
 use history::clock::Clock;
-use history::{Event, Header, History};
+use history::{Event, Header};
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use workloads::generator::Generator;
 use workloads::{Placement, Setup};
 
-use crate::check::{self, Limits};
-use crate::result::{FaultOutcome, NodeInfo, Outcome, RESULT_SCHEMA, RunResult, Stage, SystemInfo};
+use crate::result::{FaultOutcome, NodeInfo, Outcome, RunResult, Stage};
+use crate::results;
 use crate::suite::Cell;
-use crate::{environment, report, results};
 use deploy::Layout;
 use drive::{Driver, HolderBoard};
 use observe::LeaderBoard;
@@ -282,10 +281,7 @@ impl<'a> Run<'a> {
             holder,
             sink: outside_sink.clone(),
         });
-        let mut harm = match harm {
-            Ok(harm) => harm,
-            Err(why) => return Err(("drive", why)),
-        };
+        let mut harm = harm.map_err(|why| ("drive", why))?;
         let _ = self.progress.send(Progress::Stage("drive"));
         let progress = self.show_progress(clock);
         let generator = self
@@ -298,13 +294,7 @@ impl<'a> Run<'a> {
         self.interrupted |= driver.driven().cancelled;
         self.done("drive");
 
-        let _ = self.progress.send(Progress::Stage("heal"));
-        let healed = driver.idle(harm.heal()).await;
-        self.faults = healed.outcomes;
-        match healed.trouble {
-            None => self.done("heal"),
-            Some(why) => self.failed("heal", why),
-        }
+        self.heal(&mut driver, &mut harm).await;
         if !self.interrupted {
             self.settle_and_read(cluster, &mut driver, &setup, &leaders)
                 .await;
@@ -318,6 +308,16 @@ impl<'a> Run<'a> {
                 .push(format!("{service} on {node} ended by itself: {how}"));
         }
         self.close(recorder, driven)
+    }
+
+    async fn heal(&mut self, driver: &mut Driver, harm: &mut harm::Harm) {
+        let _ = self.progress.send(Progress::Stage("heal"));
+        let healed = driver.idle(harm.heal()).await;
+        self.faults = healed.outcomes;
+        match healed.trouble {
+            None => self.done("heal"),
+            Some(why) => self.failed("heal", why),
+        }
     }
 
     async fn settle_and_read(
@@ -486,149 +486,6 @@ impl<'a> Run<'a> {
             error: Some(why),
         });
         self.stage_clock = Clock::start();
-    }
-
-    fn read_history(&mut self) -> Option<Arc<History>> {
-        let path = self.history_path();
-        if !path.exists() {
-            return None;
-        }
-        match history::read_path(&path) {
-            Ok(read) => {
-                self.notes.extend(read.warnings);
-                Some(Arc::new(read.history))
-            }
-            Err(error) => {
-                self.failed("check", format!("history.jsonl: {error}"));
-                None
-            }
-        }
-    }
-
-    /// Checks what was recorded, and says what came out.
-    async fn conclude(&mut self, history: Option<Arc<History>>, clock: Clock) -> RunResult {
-        let _ = self.progress.send(Progress::Stage("check"));
-        self.stage_clock = Clock::start();
-        let (properties, coverage) = match &history {
-            Some(history) => self.check(history).await,
-            None => {
-                let why = "nothing was recorded".to_owned();
-                (Vec::new(), Checked::unknown(Reason::Coverage(why)))
-            }
-        };
-        let mut outcome = Outcome::of(&properties, &coverage, &self.stages);
-        if self.interrupted && outcome != Outcome::Violation {
-            outcome = Outcome::Interrupted;
-        }
-        let expect = self.cell.expect.as_ref();
-        // A canary that was convicted while coverage was not met proves nothing.
-        let as_expected = expect
-            .map(|expect| expect.met(&properties) && coverage.verdict == checkers::Verdict::Valid);
-        let mut cell = self.cell.clone();
-        // A plan that was drawn is written out as it was drawn.
-        if let Ok(faults) = cell.plan(self.stream("plan")) {
-            cell.faults = faults;
-            cell.random_faults.clear();
-        }
-        let plan = self.dir.join("plan.toml");
-        if let Err(error) = results::write_whole(&plan, cell.to_toml(self.seed).as_bytes()) {
-            self.notes.push(error);
-        }
-        let mut result = RunResult {
-            schema: RESULT_SCHEMA,
-            id: results::short_id(),
-            suite: self.cell.suite.clone(),
-            cell: self.cell.id.clone(),
-            workload: self.cell.workload.name().to_owned(),
-            system: SystemInfo {
-                name: self.cell.system.name().to_owned(),
-                version: self.version.clone(),
-                params: self.cell.system_params.clone(),
-            },
-            backend: self.cell.backend.clone(),
-            seed: self.seed,
-            started: self.started,
-            duration_ms: clock.now() / 1_000_000,
-            outcome,
-            expect: expect.map(ToString::to_string),
-            as_expected,
-            sentence: String::new(),
-            properties,
-            coverage,
-            harness: self.stages.clone(),
-            faults: std::mem::take(&mut self.faults),
-            nodes: std::mem::take(&mut self.nodes),
-            environment: environment::describe(),
-            argv: std::env::args().collect(),
-            replay: format!("schism run {}", plan.display()),
-            digests: self.digests(),
-            notes: std::mem::take(&mut self.notes),
-        };
-        result.sentence = report::sentence(
-            result.outcome,
-            &result.properties,
-            &result.coverage,
-            &result.harness,
-            &result.faults,
-        );
-        self.write_reports(&mut result, history.as_deref());
-        result
-    }
-
-    async fn check(&mut self, history: &Arc<History>) -> (Vec<crate::result::Property>, Checked) {
-        let selected = match check::select(&history.header.checkers) {
-            Ok(selected) => selected,
-            Err(why) => {
-                self.failed("check", why.clone());
-                return (Vec::new(), Checked::unknown(Reason::Bug(why)));
-            }
-        };
-        let mut properties =
-            check::run(history, &selected, Limits::default(), &self.cell.claims).await;
-        let coverage = match properties
-            .iter()
-            .position(|property| property.name == "coverage")
-        {
-            Some(index) => properties.remove(index).checked,
-            None => {
-                let all = check::select(&["coverage".to_owned()]).unwrap_or_default();
-                let checked = check::run(history, &all, Limits::default(), &[]).await;
-                checked.into_iter().next().map_or_else(
-                    || Checked::unknown(Reason::Bug("there is no coverage checker".to_owned())),
-                    |property| property.checked,
-                )
-            }
-        };
-        self.done("check");
-        (properties, coverage)
-    }
-
-    fn digests(&self) -> std::collections::BTreeMap<String, String> {
-        ["history.jsonl", "faults.jsonl", "plan.toml"]
-            .iter()
-            .filter_map(|name| {
-                let digest = results::digest(&self.dir.join(name)).ok()?;
-                Some(((*name).to_owned(), digest))
-            })
-            .collect()
-    }
-
-    /// Trouble with a report never changes a verdict; it is noted.
-    fn write_reports(&self, result: &mut RunResult, history: Option<&History>) {
-        let empty = || history::HistoryBuilder::new(Header::new(&result.workload, &[])).finish();
-        let drawn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match history {
-            Some(history) => report::html::render(result, history),
-            None => report::html::render(result, &empty()),
-        }));
-        let written = match drawn {
-            Ok(html) => results::write_whole(&self.dir.join("report.html"), html.as_bytes()),
-            Err(_) => Err("report.html could not be drawn".to_owned()),
-        };
-        let markdown = report::markdown::render(result);
-        let also = results::write_whole(&self.dir.join("report.md"), markdown.as_bytes());
-        result
-            .notes
-            .extend([written, also].into_iter().filter_map(Result::err));
     }
 }
 

@@ -9,6 +9,7 @@ mod expect;
 mod plan_file;
 mod raw;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
@@ -236,6 +237,38 @@ impl Context<'_> {
         value.ok_or_else(|| self.at(span.clone(), format!("the cell has no `{field}`")))
     }
 
+    fn workload_and_system(
+        &self,
+        raw: &RawCell,
+        span: &Range<usize>,
+    ) -> Result<(&'static dyn Workload, &'static dyn System), SpecError> {
+        let name = self.required("workload", raw.workload.as_ref(), span)?;
+        let workload = self.lookup(
+            "workload",
+            name,
+            workloads::find(name.get_ref()),
+            workloads::WORKLOADS.iter().map(|workload| workload.name()),
+        )?;
+        let name = self.required("system", raw.system.as_ref(), span)?;
+        let system = self.lookup(
+            "system",
+            name,
+            systems::find(name.get_ref()),
+            systems::SYSTEMS.iter().map(|system| system.name()),
+        )?;
+        if system.workloads().contains(&workload.name()) {
+            return Ok((workload, system));
+        }
+        let message = format!(
+            "{} has no client for workload `{}`",
+            system.name(),
+            workload.name()
+        );
+        let mut error = self.at(name.span(), message);
+        error.help = Some(format!("it can do: {}", system.workloads().join(", ")));
+        Err(error)
+    }
+
     fn cell(
         &self,
         suite: &Suite,
@@ -244,32 +277,7 @@ impl Context<'_> {
     ) -> Result<(Cell, Vec<String>), SpecError> {
         let id = self.required("id", raw.id.as_ref(), &span)?;
         self.check_id(suite, id)?;
-        let name = self.required("workload", raw.workload.as_ref(), &span)?;
-        let workload = self.lookup(
-            "workload",
-            name,
-            workloads::find(name.get_ref()),
-            workloads::WORKLOADS.iter().map(|workload| workload.name()),
-        )?;
-        let name = self.required("system", raw.system.as_ref(), &span)?;
-        let system = self.lookup(
-            "system",
-            name,
-            systems::find(name.get_ref()),
-            systems::SYSTEMS.iter().map(|system| system.name()),
-        )?;
-        if !system.workloads().contains(&workload.name()) {
-            let mut error = self.at(
-                name.span(),
-                format!(
-                    "{} has no client for workload `{}`",
-                    system.name(),
-                    workload.name()
-                ),
-            );
-            error.help = Some(format!("it can do: {}", system.workloads().join(", ")));
-            return Err(error);
-        }
+        let (workload, system) = self.workload_and_system(&raw, &span)?;
         let workload_params = self.params(workload.params(), &raw.workload_params)?;
         workload
             .validate(&workload_params)
@@ -290,21 +298,11 @@ impl Context<'_> {
         let coverage = raw.coverage.clone().unwrap_or_default();
         let claims = match &raw.claims {
             Some(claims) => self.checker_names(claims)?,
-            None => system
-                .claims(workload.name(), &system_params)
-                .into_iter()
-                .filter(|claim| workload.checkers(&workload_params).contains(claim))
-                // How many elections are too many is for the spec to say; else they are counted.
-                .filter(|claim| *claim != "election-churn" || limits_churn(&raw.checker_params))
-                .map(str::to_owned)
-                .collect(),
+            None => default_claims(&raw, workload, &workload_params, system, &system_params),
         };
-        let mut required: Vec<String> = coverage.required.unwrap_or_else(|| {
-            let planned = faults.iter().map(|planned| planned.fault.name().to_owned());
-            planned.chain(random_faults.iter().cloned()).collect()
-        });
-        required.sort();
-        required.dedup();
+        let required = coverage
+            .required
+            .unwrap_or_else(|| landing(&faults, &random_faults));
         let cell = Cell {
             suite: suite.name.clone(),
             id: id.get_ref().clone(),
@@ -575,6 +573,31 @@ fn limits_churn(params: &RawParams) -> bool {
     params
         .keys()
         .any(|name| matches!(name.get_ref().as_str(), "max_terms" | "max_leader_changes"))
+}
+
+/// What the system promises for this workload, of what the workload can be judged for.
+fn default_claims(
+    raw: &RawCell,
+    workload: &dyn Workload,
+    workload_params: &Params,
+    system: &dyn System,
+    system_params: &Params,
+) -> Vec<String> {
+    let judged = workload.checkers(workload_params);
+    let claims = system.claims(workload.name(), system_params).into_iter();
+    claims
+        .filter(|claim| judged.contains(claim))
+        // How many elections are too many is for the spec to say; else they are counted.
+        .filter(|claim| *claim != "election-churn" || limits_churn(&raw.checker_params))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The kinds of faults that are planned: each must land.
+fn landing(faults: &[PlannedFault], random: &[String]) -> Vec<String> {
+    let planned = faults.iter().map(|planned| planned.fault.name().to_owned());
+    let all: BTreeSet<String> = planned.chain(random.iter().cloned()).collect();
+    all.into_iter().collect()
 }
 
 /// The name of the vault's node.
