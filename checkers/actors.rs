@@ -8,6 +8,8 @@ use history::{History, Process};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
+use crate::params::{Param, Takes};
+
 /// The threads of a history, numbered in order of first use.
 pub(crate) struct Actors {
     /// The thread of each process.
@@ -15,6 +17,22 @@ pub(crate) struct Actors {
     /// The threads that a name means: that of a process, or that of a client node.
     by_name: FxHashMap<String, Vec<u32>>,
 }
+
+/// The header parameter that says which processes are one thread.
+pub(crate) const THREADS: Param = Param {
+    name: "threads",
+    takes: Takes::Count,
+    default: "each process is a thread of its own",
+    about: "how many threads the clients are: process modulo threads is the thread",
+};
+
+/// The header parameter that says where a thread runs.
+pub(crate) const CLIENTS: Param = Param {
+    name: "clients",
+    takes: Takes::Map,
+    default: "none",
+    about: "the node of each thread, to know what a fault of a client node hit",
+};
 
 impl Actors {
     /// Reads them off the header's `threads` and `clients`.

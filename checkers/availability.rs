@@ -12,6 +12,7 @@ use crate::faults::{Spans, faults, join, outages};
 use crate::holds::ACQUIRES;
 use crate::ident::Ident;
 use crate::observations::{View, views};
+use crate::params::{Param, Takes};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -47,25 +48,38 @@ impl Checker for Availability {
          real world (2020)."
     }
 
-    fn params(&self) -> &'static [(&'static str, &'static str)] {
+    fn params(&self) -> &'static [Param] {
         &[
-            (
-                "availability_bound_ms",
-                "the bound; default: `bound_ms`, without which nothing is promised",
-            ),
-            ("bound_ms", "see `availability_bound_ms`"),
-            (
-                "leaderless_bound_ms",
-                "bound on the leaderless gap; default: counted, not judged",
-            ),
-            (
-                "majority_connected_ms",
-                "stretches [from, to] in which a majority was connected; default: from the faults",
-            ),
-            (
-                "writes",
-                "the functions that count as writes; default: by workload",
-            ),
+            Param {
+                name: "availability_bound_ms",
+                takes: Takes::Ms,
+                default: "`bound_ms`, without which nothing is promised",
+                about: "the bound",
+            },
+            Param {
+                name: "bound_ms",
+                takes: Takes::Ms,
+                default: "none",
+                about: "see `availability_bound_ms`",
+            },
+            Param {
+                name: "leaderless_bound_ms",
+                takes: Takes::Ms,
+                default: "counted, not judged",
+                about: "bound on the leaderless gap",
+            },
+            Param {
+                name: "majority_connected_ms",
+                takes: Takes::Spans,
+                default: "from the faults",
+                about: "stretches [from, to] in which a majority was connected",
+            },
+            Param {
+                name: "writes",
+                takes: Takes::Names,
+                default: "by workload",
+                about: "the functions that count as writes",
+            },
         ]
     }
 

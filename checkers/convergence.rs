@@ -4,6 +4,7 @@ use history::{History, NONE, Op, ValueRef};
 use rustc_hash::FxHashMap;
 
 use crate::ident::Ident;
+use crate::params::{Param, Takes};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -25,11 +26,13 @@ impl Checker for Convergence {
          must have been read. O(n log n). Source: Redis issue 13658."
     }
 
-    fn params(&self) -> &'static [(&'static str, &'static str)] {
-        &[(
-            "ordered",
-            "true if the order of a list that is read matters; default: false",
-        )]
+    fn params(&self) -> &'static [Param] {
+        &[Param {
+            name: "ordered",
+            takes: Takes::Flag,
+            default: "false",
+            about: "true if the order of a list that is read matters",
+        }]
     }
 
     fn counts(&self) -> &'static [(&'static str, &'static str)] {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::faults::{Fault, Spans, faults, join};
 use crate::ident::Ident;
 use crate::observations::changes;
+use crate::params::{self, Param, Takes};
 use crate::{Budget, Checked, Checker, Reason};
 
 /// Functions whose answers are observations of the state.
@@ -35,29 +36,42 @@ impl Checker for Coverage {
          16759, RedisRaft issue 292, the `Set was never read` of RabbitMQ's Jepsen test."
     }
 
-    fn params(&self) -> &'static [(&'static str, &'static str)] {
+    fn params(&self) -> &'static [Param] {
         &[
-            ("min_ok", "operations that must have happened; default: 1"),
-            (
-                "min_ok_during_faults",
-                "of these, while a fault was on; default: 0",
-            ),
-            (
-                "required",
-                "names of functions that must have happened and of faults that must have landed; default: none",
-            ),
-            (
-                "min_values_read",
-                "distinct values that reads must have returned; default: 0",
-            ),
-            (
-                "min_leader_changes",
-                "changes of the leader that must have been seen; default: 0",
-            ),
-            (
-                "reads",
-                "functions that read, besides read, get, final-read, dequeue and drain",
-            ),
+            Param {
+                name: "min_ok",
+                takes: Takes::Count,
+                default: "1",
+                about: "operations that must have happened",
+            },
+            Param {
+                name: "min_ok_during_faults",
+                takes: Takes::Count,
+                default: "0",
+                about: "of these, while a fault was on",
+            },
+            Param {
+                name: "required",
+                takes: Takes::Names,
+                default: "none",
+                about: "names of functions that must have happened and of faults that must have landed",
+            },
+            Param {
+                name: "min_values_read",
+                takes: Takes::Count,
+                default: "0",
+                about: "distinct values that reads must have returned",
+            },
+            Param {
+                name: "min_leader_changes",
+                takes: Takes::Count,
+                default: "0",
+                about: "changes of the leader that must have been seen",
+            },
+            Param {
+                about: "functions that read, besides read, get, final-read, dequeue and drain",
+                ..params::READS
+            },
         ]
     }
 

@@ -40,7 +40,23 @@ fn section(page: &mut String, checker: &dyn Checker) {
         );
     }
     let _ = writeln!(page, "{}", checker.method());
-    table(page, "parameter", checker.params());
+    let params = checker.params();
+    if !params.is_empty() {
+        let _ = writeln!(
+            page,
+            "\n| parameter | takes | default | meaning |\n|---|---|---|---|"
+        );
+    }
+    for param in params {
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} | {} |",
+            param.name,
+            cell(&param.takes.describe()),
+            cell(param.default),
+            cell(param.about)
+        );
+    }
     table(page, "count", checker.counts());
 }
 

@@ -3,6 +3,7 @@
 use history::{EventRef, History};
 
 use crate::observations::{changes, views};
+use crate::params::{Param, Takes};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -27,16 +28,20 @@ impl Checker for ElectionChurn {
          compared with the limits. O(n). Source: etcd issue 9241 and Consul issue 4084."
     }
 
-    fn params(&self) -> &'static [(&'static str, &'static str)] {
+    fn params(&self) -> &'static [Param] {
         &[
-            (
-                "max_terms",
-                "new terms allowed in a minute; default: counted, not judged",
-            ),
-            (
-                "max_leader_changes",
-                "changes of the leader allowed in a minute; default: counted, not judged",
-            ),
+            Param {
+                name: "max_terms",
+                takes: Takes::Count,
+                default: "counted, not judged",
+                about: "new terms allowed in a minute",
+            },
+            Param {
+                name: "max_leader_changes",
+                takes: Takes::Count,
+                default: "counted, not judged",
+                about: "changes of the leader allowed in a minute",
+            },
         ]
     }
 

@@ -18,11 +18,20 @@ use rustc_hash::FxHashMap;
 use crate::actors::Actors;
 use crate::faults::{Fates, faults};
 use crate::ident::integer_at;
+use crate::params::{Param, Takes};
 
 /// Functions that take a lock or a leadership.
 pub(crate) const ACQUIRES: &[&str] = &["acquire", "lead"];
 /// Functions that a resource guards by a token.
 pub(crate) const GUARDED: &[&str] = &["put", "delete", "act", "fence"];
+
+/// The time to live of a lease that names none.
+pub(crate) const TTL: Param = Param {
+    name: "ttl_ms",
+    takes: Takes::Ms,
+    default: "it does not expire",
+    about: "time to live of a lease whose acquire names none",
+};
 
 /// Why a hold ended, as its holder saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,11 +143,13 @@ impl<'h> Hold<'h> {
 pub(crate) struct Drift(Option<u64>);
 
 impl Drift {
-    /// What documents the header parameter.
-    pub(crate) const PARAM: (&'static str, &'static str) = (
-        "drift_ms",
-        "how far the clocks of holder and service may disagree over one lease; default: 5 % of its ttl",
-    );
+    /// The header parameter.
+    pub(crate) const PARAM: Param = Param {
+        name: "drift_ms",
+        takes: Takes::Ms,
+        default: "5 % of its ttl",
+        about: "how far the clocks of holder and service may disagree over one lease",
+    };
 
     /// The header's `drift_ms`.
     pub(crate) fn of_header(history: &History) -> Drift {

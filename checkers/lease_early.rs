@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use history::{EventRef, History};
 use rustc_hash::FxHashMap;
 
-use crate::holds::{Drift, Hold, Holds};
+use crate::actors;
+use crate::holds::{self, Drift, Hold, Holds};
+use crate::params::Param;
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -31,13 +33,15 @@ impl Checker for LeaseEarly {
          lock: O(n log n). Source: etcd issues 15247, 12528 and 6700, Kubernetes issue 47671."
     }
 
-    fn params(&self) -> &'static [(&'static str, &'static str)] {
+    fn params(&self) -> &'static [Param] {
         &[
-            (
-                "ttl_ms",
-                "time to live of a lease whose acquire names none; default: it is not a lease",
-            ),
+            Param {
+                default: "it is not a lease",
+                ..holds::TTL
+            },
             Drift::PARAM,
+            actors::THREADS,
+            actors::CLIENTS,
         ]
     }
 

@@ -7,8 +7,9 @@ use history::{EventRef, History, Kind, NONE, Op, Outcome};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::faults::{Spans, faults, join, outages};
-use crate::holds::{ACQUIRES, is_grant, says_held, ttl_of};
+use crate::holds::{self, ACQUIRES, is_grant, says_held, ttl_of};
 use crate::observations::changes;
+use crate::params::{Param, Takes};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -36,16 +37,18 @@ impl Checker for LeaseStuck {
          O(n). Source: etcd issues 12291, 13019 and 12381."
     }
 
-    fn params(&self) -> &'static [(&'static str, &'static str)] {
+    fn params(&self) -> &'static [Param] {
         &[
-            (
-                "ttl_ms",
-                "time to live of a lease whose acquire names none; default: it never expires and is not judged before it is released",
-            ),
-            (
-                "slack_ms",
-                "how much later than its ttl a lease may end; default: once more its ttl (10 s without one)",
-            ),
+            Param {
+                default: "it never expires and is not judged before it is released",
+                ..holds::TTL
+            },
+            Param {
+                name: "slack_ms",
+                takes: Takes::Ms,
+                default: "once more its ttl (10 s without one)",
+                about: "how much later than its ttl a lease may end",
+            },
         ]
     }
 

@@ -16,6 +16,7 @@ mod holds;
 mod ident;
 mod intervals;
 mod observations;
+pub mod params;
 #[cfg(test)]
 mod script;
 mod shrink;
@@ -41,6 +42,7 @@ mod watch;
 use history::History;
 
 pub use budget::{Budget, Exhausted};
+pub use params::Param;
 pub use verdict::{Checked, Counterexample, Reason, Row, Verdict};
 
 /// A named promise, and the function that says whether a history kept it.
@@ -59,8 +61,8 @@ pub trait Checker: Sync {
     /// How it is decided, at what cost, and where the rule comes from.
     fn method(&self) -> &'static str;
 
-    /// The header parameters that it reads, each with its unit and default.
-    fn params(&self) -> &'static [(&'static str, &'static str)] {
+    /// The header parameters that its verdict depends on.
+    fn params(&self) -> &'static [Param] {
         &[]
     }
 
@@ -99,17 +101,25 @@ pub fn find(name: &str) -> Option<&'static dyn Checker> {
         .find(|checker| checker.name() == name || checker.aliases().contains(&name))
 }
 
-/// Runs one checker; a panic inside it becomes its own `unknown(bug)` and hides nothing else.
+/// Runs one checker: a parameter that it cannot take is `unknown`, the result says what it was
+/// judged with, and a panic inside it becomes its own `unknown(bug)` and hides nothing else.
 pub fn run(checker: &dyn Checker, history: &History, budget: &Budget) -> Checked {
+    if let Err(refused) = params::check(checker, &history.header) {
+        return Checked::unknown(Reason::Parameter(refused.to_string()));
+    }
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         checker.check(history, budget)
     }));
-    result.unwrap_or_else(|panic| {
+    let result = result.unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("no message");
         Checked::unknown(Reason::Bug(message.to_owned()))
-    })
+    });
+    match params::in_force(checker, &history.header) {
+        Some(in_force) => result.note(in_force),
+        None => result,
+    }
 }

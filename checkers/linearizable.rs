@@ -14,6 +14,7 @@ mod zones;
 
 use history::History;
 
+use crate::params::{self, Param};
 use crate::words;
 use crate::{Budget, Checked, Checker, Exhausted, Reason};
 
@@ -43,21 +44,13 @@ impl Checker for Linearizable {
          operation did not happen. Exact; out of budget is unknown."
     }
 
-    fn params(&self) -> &'static [(&'static str, &'static str)] {
+    fn params(&self) -> &'static [Param] {
         &[
-            ("initial", "the value before the first write; default: null"),
-            (
-                "reads",
-                "functions that are judged as reads besides `read`; default: none",
-            ),
-            (
-                "nil_reads",
-                "`value`: a read of null returned null (default); `unknown`: it says nothing",
-            ),
-            (
-                "cas_fail",
-                "`no-op`: a failed cas did not happen (default); `observation`: it saw another value",
-            ),
+            params::INITIAL,
+            params::READS,
+            params::NIL_READS,
+            params::CAS_FAIL,
+            params::FAILS,
         ]
     }
 

@@ -5,7 +5,9 @@
 
 use history::{EventRef, History};
 
-use crate::holds::{Drift, End, Hold, Holds};
+use crate::actors;
+use crate::holds::{self, Drift, End, Hold, Holds};
+use crate::params::{Param, Takes};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -34,22 +36,24 @@ impl Checker for LossNotice {
          issues 18271 and 1843."
     }
 
-    fn params(&self) -> &'static [(&'static str, &'static str)] {
+    fn params(&self) -> &'static [Param] {
         &[
-            (
-                "loss_bound_ms",
-                "the bound; default: `bound_ms`, else the ttl of the lease, else 10 s",
-            ),
-            ("bound_ms", "see `loss_bound_ms`"),
-            (
-                "ttl_ms",
-                "time to live of a lease whose acquire names none; default: it does not expire",
-            ),
+            Param {
+                name: "loss_bound_ms",
+                takes: Takes::Ms,
+                default: "`bound_ms`, else the ttl of the lease, else 10 s",
+                about: "the bound",
+            },
+            Param {
+                name: "bound_ms",
+                takes: Takes::Ms,
+                default: "none",
+                about: "see `loss_bound_ms`",
+            },
+            holds::TTL,
             Drift::PARAM,
-            (
-                "clients",
-                "the node of each client process, to know when it was frozen",
-            ),
+            actors::THREADS,
+            actors::CLIENTS,
         ]
     }
 

@@ -7,6 +7,7 @@ use history::{EventRef, History, NONE, Op, Outcome, ValueRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ident::Ident;
+use crate::params::{self, Param};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -36,11 +37,8 @@ impl Checker for LostWrites {
          23013."
     }
 
-    fn params(&self) -> &'static [(&'static str, &'static str)] {
-        &[(
-            "initial",
-            "the value of a register that was never written; default: null",
-        )]
+    fn params(&self) -> &'static [Param] {
+        &[params::INITIAL]
     }
 
     fn counts(&self) -> &'static [(&'static str, &'static str)] {

@@ -7,8 +7,10 @@
 use history::{History, NONE, Op};
 use rustc_hash::FxHashMap;
 
-use crate::holds::{Drift, End, Holds};
+use crate::actors;
+use crate::holds::{self, Drift, End, Holds};
 use crate::intervals::{Furthest, Interval, first_clash, overlap};
+use crate::params::Param;
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -35,14 +37,8 @@ impl Checker for MutualExclusion {
          mutex with owners, and leases as in Gray and Cheriton, Leases (1989)."
     }
 
-    fn params(&self) -> &'static [(&'static str, &'static str)] {
-        &[
-            (
-                "ttl_ms",
-                "time to live of a lease whose acquire names none; default: it does not expire",
-            ),
-            Drift::PARAM,
-        ]
+    fn params(&self) -> &'static [Param] {
+        &[holds::TTL, Drift::PARAM, actors::THREADS, actors::CLIENTS]
     }
 
     fn counts(&self) -> &'static [(&'static str, &'static str)] {

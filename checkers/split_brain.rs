@@ -7,10 +7,12 @@
 use history::{EventRef, History, NONE};
 use rustc_hash::FxHashMap;
 
+use crate::actors;
 use crate::holds::{Hold, Holds};
 use crate::ident::Ident;
 use crate::intervals::{Interval, Overlap, overlap};
 use crate::observations::views;
+use crate::params::Param;
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -33,6 +35,10 @@ impl Checker for SplitBrain {
          their holds: a release asked for, `lost`, a renewal refused as not held, a token refused \
          as stale, death; that is counted, not judged. O(n log n). Source: Ongaro and Ousterhout, \
          In Search of an Understandable Consensus Algorithm (2014), Election Safety."
+    }
+
+    fn params(&self) -> &'static [Param] {
+        &[actors::THREADS, actors::CLIENTS]
     }
 
     fn counts(&self) -> &'static [(&'static str, &'static str)] {

@@ -7,8 +7,10 @@
 use history::{EventRef, History, NONE, Op, ValueRef};
 use rustc_hash::FxHashMap;
 
+use crate::actors;
 use crate::holds::{GUARDED, Hold, Holds};
 use crate::ident::{Ident, integer_at};
+use crate::params::Param;
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -39,6 +41,10 @@ impl Checker for StaleWrites {
          answered before it was asked for, and no token that another grant brought. Prefix maxima \
          by answer and by `seq`: O(n log n). Source: Kleppmann, How to do distributed locking \
          (2016)."
+    }
+
+    fn params(&self) -> &'static [Param] {
+        &[actors::THREADS, actors::CLIENTS]
     }
 
     fn counts(&self) -> &'static [(&'static str, &'static str)] {

@@ -41,6 +41,9 @@ pub enum Reason {
     /// The history does not use the vocabulary that this checker reads.
     #[error("not applicable: {0}")]
     NotApplicable(String),
+    /// The header gives a parameter that the checker cannot take.
+    #[error("parameter {0}")]
+    Parameter(String),
     /// The checker itself failed. Please report it.
     #[error("bug in the checker: {0}")]
     Bug(String),

@@ -4,6 +4,7 @@ use history::{EventRef, History, Kind, NONE, ValueRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ident::{Ident, integer, integer_at};
+use crate::params::{Param, Takes};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -30,11 +31,13 @@ impl Checker for Watch {
          ordered, unique, reliable, atomic, resumable; etcd issues 18089, 19179 and 17529."
     }
 
-    fn params(&self) -> &'static [(&'static str, &'static str)] {
-        &[(
-            "committed_revisions",
-            "all revisions that were committed, in order; default: those that answers of writes tell",
-        )]
+    fn params(&self) -> &'static [Param] {
+        &[Param {
+            name: "committed_revisions",
+            takes: Takes::Numbers,
+            default: "those that answers of writes tell",
+            about: "all revisions that were committed, in order",
+        }]
     }
 
     fn counts(&self) -> &'static [(&'static str, &'static str)] {

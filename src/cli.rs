@@ -79,6 +79,10 @@ pub struct CheckArgs {
     /// A checker; may be given more than once. The header's checkers if none is given.
     #[arg(long, value_name = "NAME")]
     pub checker: Vec<String>,
+    /// A parameter of the checkers, before what the header says: `nil_reads=unknown`; may be given
+    /// more than once. The value is JSON, or else a word.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub param: Vec<String>,
     /// Print JSON instead of a table.
     #[arg(long)]
     pub json: bool,

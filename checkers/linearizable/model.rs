@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
 use crate::ident::Ident;
+use crate::params;
 
 /// A value of one partition: a small number, in order of first use. The initial value is
 /// [`INITIAL`].
@@ -131,6 +132,7 @@ pub(crate) struct Model<'h> {
     initial: Option<&'h Value>,
     nil_reads_unknown: bool,
     failed_cas_observes: bool,
+    fails_uncertain: bool,
 }
 
 impl<'h> Model<'h> {
@@ -142,8 +144,9 @@ impl<'h> Model<'h> {
         Model {
             reads: std::iter::once("read").chain(more).collect(),
             initial: header.params.get("initial"),
-            nil_reads_unknown: header.param_str("nil_reads") == Some("unknown"),
-            failed_cas_observes: header.param_str("cas_fail") == Some("observation"),
+            nil_reads_unknown: params::NIL_READS.word(header) == "unknown",
+            failed_cas_observes: params::CAS_FAIL.word(header) == "observation",
+            fails_uncertain: params::FAILS.word(header) == "uncertain",
         }
     }
 
@@ -175,7 +178,7 @@ impl<'h> Model<'h> {
                 Parts::Cas(old, new) => Action::Cas(number(old), number(new)),
                 Parts::NotValue(value) => Action::NotValue(number(value)),
             };
-            let ret = match op.outcome() {
+            let ret = match self.outcome(op) {
                 Outcome::Info => NEVER,
                 _ => op.completion.map_or(NEVER, rank),
             };
@@ -191,11 +194,11 @@ impl<'h> Model<'h> {
     fn parts<'a>(&self, op: Op<'a>) -> Result<Option<Parts<'a>>, String> {
         let f = op.f();
         if f == "write" {
-            return Ok((op.outcome() != Outcome::Fail).then(|| Parts::Write(op.input())));
+            return Ok((self.outcome(op) != Outcome::Fail).then(|| Parts::Write(op.input())));
         }
         if f == "cas" {
             let (old, new) = old_and_new(op)?;
-            return Ok(match op.outcome() {
+            return Ok(match self.outcome(op) {
                 Outcome::Ok | Outcome::Info => Some(Parts::Cas(old, new)),
                 Outcome::Fail => self.failed_cas(op).then_some(Parts::NotValue(old)),
             });
@@ -207,6 +210,17 @@ impl<'h> Model<'h> {
             .output()
             .filter(|answer| !(self.nil_reads_unknown && answer.is_null()));
         Ok(answer.map(Parts::Read))
+    }
+
+    /// What became of an operation; what failed may have happened, if that is declared. A failed
+    /// cas that saw another value did not.
+    fn outcome(&self, op: Op<'_>) -> Outcome {
+        match op.outcome() {
+            Outcome::Fail if self.fails_uncertain && !(op.f() == "cas" && self.failed_cas(op)) => {
+                Outcome::Info
+            }
+            outcome => outcome,
+        }
     }
 
     /// Whether a failed cas says that the value was another.

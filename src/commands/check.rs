@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use checkers::Checked;
+use checkers::{Checked, Checker};
 use history::History;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use crate::result::{Exit, Outcome, Property};
 /// Checks a history and prints what each checker said.
 pub async fn check(args: CheckArgs) -> Exit {
     let path = history_path(args.path);
-    let read = match history::read_path(&path) {
+    let mut read = match history::read_path(&path) {
         Ok(read) => read,
         Err(error) => {
             eprintln!("error: {}: {error}", path.display());
@@ -49,6 +49,10 @@ pub async fn check(args: CheckArgs) -> Exit {
             return Exit::Usage;
         }
     };
+    if let Err(error) = set_params(&mut read.history, &args.param, &selected) {
+        eprintln!("error: {error}");
+        return Exit::Usage;
+    }
     let limits = Limits {
         time,
         bytes: args.memory << 20,
@@ -68,6 +72,30 @@ pub async fn check(args: CheckArgs) -> Exit {
         show(&history, &properties);
     }
     exit(&properties)
+}
+
+/// Puts the parameters that were given into the header.
+///
+/// # Errors
+/// A name that no checker declares, or a value that one of those selected cannot take.
+fn set_params(
+    history: &mut History,
+    given: &[String],
+    selected: &[&'static dyn Checker],
+) -> Result<(), String> {
+    for param in given {
+        let (name, value) = param
+            .split_once('=')
+            .ok_or_else(|| format!("--param {param}: write it as NAME=VALUE"))?;
+        checkers::params::find(name).map_err(|error| error.to_string())?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+        history.header.params.insert(name.to_owned(), value);
+    }
+    for checker in selected {
+        checkers::params::check(*checker, &history.header)
+            .map_err(|error| format!("parameter of {}: {error}", checker.name()))?;
+    }
+    Ok(())
 }
 
 /// A table of what was found and counted, and each violation as a story.

@@ -66,3 +66,41 @@ fn an_unknown_checker_is_refused_with_a_suggestion() {
         ran.stderr
     );
 }
+
+#[test]
+fn a_parameter_is_an_input_and_a_wrong_one_an_error() {
+    let check = |param: &str| {
+        schism(
+            &cases(),
+            &[
+                "check",
+                "u01-good.jsonl",
+                "--json",
+                "--checker",
+                "linearizable",
+                "--param",
+                param,
+            ],
+        )
+    };
+    let ran = check("nil_reads=unknown");
+    assert!(
+        ran.stdout.contains("nil_reads = unknown (given)"),
+        "{}",
+        ran.stdout
+    );
+    assert!(
+        ran.stdout.contains("cas_fail = no-op (default)"),
+        "{}",
+        ran.stdout
+    );
+    for (param, says) in [
+        ("nil_reads=unknwon", "did you mean `unknown`?"),
+        ("nil_read=unknown", "did you mean `nil_reads`?"),
+        ("nil_reads", "NAME=VALUE"),
+    ] {
+        let ran = check(param);
+        assert_eq!(ran.code, 2, "{param}");
+        assert!(ran.stderr.contains(says), "{}", ran.stderr);
+    }
+}

@@ -2,6 +2,7 @@
 //! state each definition naively, and histories that make no sense.
 
 mod cases;
+mod determinism;
 mod docs;
 mod made;
 mod oracles;

@@ -97,6 +97,20 @@ proptest! {
         prop_assert_eq!(convicts("linearizable", &made), !linearizable(&made, false));
     }
 
+    /// What failed may have happened, if that is declared: it is as if nobody had answered.
+    #[test]
+    fn an_uncertain_failure_is_no_answer(steps in register_steps(10)) {
+        let made = history(header("register", json!({"fails": "uncertain"})), &steps);
+        let mut unanswered = steps;
+        for step in &mut unanswered {
+            if matches!(step.answer, Answer::Fail(_)) {
+                step.answer = Answer::Info;
+            }
+        }
+        let unanswered = history(header("register", Value::Null), &unanswered);
+        prop_assert_eq!(convicts("linearizable", &made), !linearizable(&unanswered, false));
+    }
+
     /// The same without cas and with distinct writes, which zones decide.
     #[test]
     fn registers_with_distinct_writes(mut steps in register_steps(10)) {
