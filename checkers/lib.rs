@@ -20,6 +20,11 @@ pub mod params;
 #[cfg(test)]
 mod script;
 mod shrink;
+#[expect(
+    dead_code,
+    reason = "the checkers of transactions are being built on it"
+)]
+mod transactions;
 mod verdict;
 mod words;
 
