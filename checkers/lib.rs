@@ -10,6 +10,7 @@
 
 mod actors;
 mod budget;
+mod constraints;
 pub mod docs;
 mod faults;
 mod holds;
@@ -17,8 +18,10 @@ mod ident;
 mod intervals;
 mod observations;
 pub mod params;
+mod registers;
 #[cfg(test)]
 mod script;
+mod sessions;
 mod shrink;
 #[expect(
     dead_code,
@@ -38,11 +41,15 @@ mod lease_stuck;
 mod linearizable;
 mod loss_notice;
 mod lost_writes;
+mod monotonic_reads;
+mod monotonic_writes;
 mod mutual_exclusion;
+mod read_your_writes;
 mod split_brain;
 mod stale_writes;
 mod unique_ids;
 mod watch;
+mod writes_follow_reads;
 
 use history::History;
 
@@ -88,6 +95,10 @@ pub static CHECKERS: &[&dyn Checker] = &[
     &lease_stuck::LeaseStuck,
     &loss_notice::LossNotice,
     &linearizable::Linearizable,
+    &read_your_writes::ReadYourWrites,
+    &monotonic_reads::MonotonicReads,
+    &monotonic_writes::MonotonicWrites,
+    &writes_follow_reads::WritesFollowReads,
     &lost_writes::LostWrites,
     &convergence::Convergence,
     &watch::Watch,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::Exhausted;
+
 /// Whether a property was kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "verdict", content = "reason")]
@@ -47,6 +49,17 @@ pub enum Reason {
     /// The checker itself failed. Please report it.
     #[error("bug in the checker: {0}")]
     Bug(String),
+}
+
+impl Reason {
+    /// That a limit was reached; the text says how far the checker got.
+    pub fn exhausted(limit: Exhausted, text: String) -> Reason {
+        let text = format!("{limit}; {text}");
+        match limit {
+            Exhausted::Memory(_) => Reason::Memory(text),
+            Exhausted::Steps | Exhausted::Time => Reason::Budget(text),
+        }
+    }
 }
 
 /// The result of one checker.

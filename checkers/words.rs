@@ -116,6 +116,14 @@ impl Story {
         }
     }
 
+    /// Adds the faults between its first and its last event, as far as there is room.
+    pub(crate) fn tell_faults_within(&mut self, history: &History) {
+        let events = || self.rows.iter().map(|row| row.event);
+        if let (Some(from), Some(to)) = (events().min(), events().max()) {
+            self.tell_faults(history, from..to);
+        }
+    }
+
     /// The counterexample, its rows in the order of the history.
     pub(crate) fn finish(mut self, summary: impl Into<String>) -> Counterexample {
         self.rows.sort_by_key(|row| row.event);

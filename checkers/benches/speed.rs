@@ -58,13 +58,26 @@ const LOCKS: &[&str] = &[
     "coverage",
 ];
 
+const REGISTERS: &[&str] = &[
+    "linearizable",
+    "read-your-writes",
+    "monotonic-reads",
+    "monotonic-writes",
+    "writes-follow-reads",
+];
+
 const MADE: &[Made] = &[
     ("lock, one key", || locks(1), LOCKS),
     ("lock, 10000 keys", || locks(10_000), LOCKS),
     (
         "register, unique writes",
         || register(false, 20, u64::MAX, 1),
-        &["linearizable"],
+        REGISTERS,
+    ),
+    (
+        "unique writes, 1000 keys",
+        || register(false, 20, u64::MAX, 1_000),
+        REGISTERS,
     ),
     (
         "register, 5 values, 5 clients",

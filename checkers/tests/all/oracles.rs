@@ -5,6 +5,7 @@
 mod ends;
 mod locks;
 mod registers;
+mod sessions;
 mod times;
 
 use checkers::{Budget, Checked, Verdict, find};
