@@ -10,6 +10,7 @@
 
 mod actors;
 mod budget;
+mod causality;
 mod constraints;
 pub mod docs;
 mod faults;
@@ -32,6 +33,7 @@ mod verdict;
 mod words;
 
 mod availability;
+mod causal;
 mod convergence;
 mod coverage;
 mod election_churn;
@@ -99,6 +101,7 @@ pub static CHECKERS: &[&dyn Checker] = &[
     &monotonic_reads::MonotonicReads,
     &monotonic_writes::MonotonicWrites,
     &writes_follow_reads::WritesFollowReads,
+    &causal::Causal,
     &lost_writes::LostWrites,
     &convergence::Convergence,
     &watch::Watch,

@@ -19,6 +19,7 @@ use history::{EventRef, History, NONE, Op, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
+use crate::Checked;
 use crate::actors::{self, Actors};
 use crate::budget::{Budget, Exhausted};
 use crate::ident::Ident;
@@ -121,7 +122,7 @@ impl Registers {
         let more = more.into_iter().flatten().filter_map(Value::as_str);
         let by_thread = SESSIONS.word(header) == "thread";
         let mut reader = Reader {
-            reads: std::iter::once("read").chain(more).collect(),
+            reads: ["read", "read-init"].into_iter().chain(more).collect(),
             initial: header.params.get(params::INITIAL.name),
             nil_unknown: params::NIL_READS.word(header) == "unknown",
             fails_uncertain: params::FAILS.word(header) == "uncertain",
@@ -142,7 +143,7 @@ impl Registers {
             },
         };
         for (count, op) in history.ops().enumerate() {
-            if count % 4096 == 0 {
+            if count.is_multiple_of(4096) {
                 budget.spend(4096)?;
                 budget.hold(reader.bytes())?;
             }
@@ -159,6 +160,37 @@ impl Registers {
     /// How many keys there are.
     pub(crate) fn key_count(&self) -> usize {
         self.keys.len()
+    }
+
+    /// The place of the write of a version; `None` for the initial value.
+    pub(crate) fn write_of(&self, version: Version) -> Option<u32> {
+        let at = version.checked_sub(1)?;
+        self.writes.get(at as usize).copied()
+    }
+
+    /// Counts what there is: keys, sessions, reads, writes, unanswered writes, and reads that saw
+    /// a write of another session.
+    pub(crate) fn count(&self, result: Checked) -> Checked {
+        let count = |is: &dyn Fn(&Access) -> bool| {
+            self.accesses.iter().filter(|&access| is(access)).count() as u64
+        };
+        let of_other = |access: &Access| {
+            let write = self.write_of(access.version).filter(|_| !access.is_write);
+            write.is_some_and(|write| self.accesses[write as usize].session != access.session)
+        };
+        result
+            .count("keys", self.keys.len() as u64)
+            .count("sessions", u64::from(self.sessions))
+            .count("reads", count(&|access| !access.is_write))
+            .count(
+                "writes",
+                count(&|access| access.is_write && access.answered),
+            )
+            .count(
+                "unanswered",
+                count(&|access| access.is_write && !access.answered),
+            )
+            .count("seen_of_others", count(&of_other))
     }
 
     /// The places of the accesses of each key, in order.

@@ -53,6 +53,10 @@ pub(crate) const COUNTS: &[(&str, &str)] = &[
     ("writes", "writes that happened"),
     ("unanswered", "writes whose outcome is unknown"),
     (
+        "seen_of_others",
+        "reads that saw a write of another session",
+    ),
+    (
         "pairs",
         "pairs of operations of a session that the guarantee speaks of",
     ),
@@ -116,25 +120,8 @@ pub(crate) fn judge(history: &History, budget: &Budget, guarantee: Guarantee) ->
     } else {
         judge.all_keys()
     };
-    let count = |is: &dyn Fn(&Access) -> bool| {
-        registers
-            .accesses
-            .iter()
-            .filter(|&access| is(access))
-            .count() as u64
-    };
-    result
-        .count("keys", registers.key_count() as u64)
-        .count("sessions", u64::from(registers.sessions))
-        .count("reads", count(&|access| !access.is_write))
-        .count(
-            "writes",
-            count(&|access| access.is_write && access.answered),
-        )
-        .count(
-            "unanswered",
-            count(&|access| access.is_write && !access.answered),
-        )
+    registers
+        .count(result)
         .count("pairs", judge.pairs)
         .count("keys_undecided", judge.undecided)
 }

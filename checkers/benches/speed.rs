@@ -64,6 +64,7 @@ const REGISTERS: &[&str] = &[
     "monotonic-reads",
     "monotonic-writes",
     "writes-follow-reads",
+    "causal",
 ];
 
 const MADE: &[Made] = &[

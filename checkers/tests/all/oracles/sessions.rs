@@ -11,23 +11,23 @@ use super::{answered, check};
 use crate::made::{Answer, Step, cases, header, history};
 
 /// The value `null`; others are small integers.
-const INITIAL: usize = 0;
+pub(super) const INITIAL: usize = 0;
 
 /// A read or a write of one session, in its order.
 #[derive(Debug, Clone)]
-struct Did {
-    session: usize,
-    key: String,
-    value: usize,
-    writes: bool,
+pub(super) struct Did {
+    pub(super) session: usize,
+    pub(super) key: String,
+    pub(super) value: usize,
+    pub(super) writes: bool,
     /// It certainly happened.
-    sure: bool,
-    call: usize,
-    ret: usize,
+    pub(super) sure: bool,
+    pub(super) call: usize,
+    pub(super) ret: usize,
 }
 
 /// What each session did; a process is a new session after an operation without an answer.
-fn did(history: &History) -> Vec<Did> {
+pub(super) fn did(history: &History) -> Vec<Did> {
     let mut session_of: BTreeMap<String, usize> = BTreeMap::new();
     let mut sessions = 0;
     let mut all = Vec::new();
@@ -71,10 +71,10 @@ fn did(history: &History) -> Vec<Did> {
 }
 
 /// Where each value stands in an order.
-type At<'a> = &'a dyn Fn(usize) -> usize;
+pub(super) type At<'a> = &'a dyn Fn(usize) -> usize;
 
 /// Whether some order of the writes, the initial value first, does what is asked.
-fn some_order(writes: &[usize], good: &dyn Fn(At<'_>) -> bool) -> bool {
+pub(super) fn some_order(writes: &[usize], good: &dyn Fn(At<'_>) -> bool) -> bool {
     fn go(chosen: &mut Vec<usize>, left: &[usize], good: &dyn Fn(&[usize]) -> bool) -> bool {
         if left.is_empty() {
             return good(chosen);
@@ -154,40 +154,44 @@ fn kept(name: &str, order: &str, did: &[&Did]) -> Option<bool> {
 }
 
 /// Steps that write each value once and read what is written somewhere, or nothing.
-fn steps(ops: usize) -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps(ops: usize) -> impl Strategy<Value = Vec<Step>> {
     let step = (
         0u64..3,
         0u64..3,
         1u64..6,
         0u32..8,
-        0i64..6,
-        0u32..12,
+        0i64..12,
+        0u32..16,
         0usize..3,
     );
     prop::collection::vec(step, 1..ops).prop_map(|raw| {
+        // Reads mostly return what is written somewhere in the history, before or after.
+        let writes = |of: usize| {
+            let of_key = raw
+                .iter()
+                .filter(|step| usize::from(step.6 == 0) == of && step.3 > 4);
+            i64::try_from(of_key.count().min(5)).expect("few")
+        };
+        let total = [writes(0), writes(1)];
         let mut written = [0i64; 2];
         let mut steps: Vec<Step> = Vec::new();
         for (process, gap, length, pick, value, luck, key) in raw {
             let key = usize::from(key == 0);
-            let mut next = || {
-                written[key] = (written[key] + 1).min(5);
-                json!(written[key])
-            };
-            let seen = if value == 0 {
-                Value::Null
+            let seen = match if value == 11 {
+                9
             } else {
-                json!(value)
+                value % (total[key] + 1)
+            } {
+                0 => Value::Null,
+                value => json!(value),
             };
-            let used_up = pick > 4 && value > 5;
+            let changes = pick > 4 && written[key] < 5;
+            written[key] += i64::from(changes);
             let (f, input, output) = match pick {
-                0..=4 => ("read", Value::Null, seen),
-                _ if used_up => ("read", Value::Null, seen),
-                5 | 6 => {
-                    let new = next();
-                    ("write", new.clone(), new)
-                }
+                _ if !changes => ("read", Value::Null, seen),
+                5 | 6 => ("write", json!(written[key]), json!(written[key])),
                 _ => {
-                    let new = json!([seen, next()]);
+                    let new = json!([seen, written[key]]);
                     ("cas", new.clone(), new)
                 }
             };
