@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::linearizable::models::MODELS;
 use crate::{CHECKERS, Checker};
 
 /// The whole list: for each checker its promise, its method, its parameters and its counts.
@@ -58,6 +59,24 @@ fn section(page: &mut String, checker: &dyn Checker) {
         );
     }
     table(page, "count", checker.counts());
+    if checker.name() == "linearizable" {
+        models(page);
+    }
+}
+
+/// What `linearizable` can be held against.
+fn models(page: &mut String) {
+    page.push_str(
+        "\n### Models\n\nChosen by the parameter `model`. `register`, also called `cas-register`: `read`, \
+         `write` of a value, `cas` of `[old, new]`, as said above.\n",
+    );
+    for model in MODELS {
+        let _ = writeln!(
+            page,
+            "\n#### {}\n\n{}\n\n{}",
+            model.name, model.about, model.method
+        );
+    }
 }
 
 fn table(page: &mut String, what: &str, rows: &[(&str, &str)]) {
@@ -85,6 +104,9 @@ mod tests {
         for checker in CHECKERS {
             assert!(page.contains(&format!("\n## {}\n", checker.name())));
             assert!(!checker.counts().is_empty(), "{}", checker.name());
+        }
+        for model in MODELS {
+            assert!(page.contains(&format!("\n#### {}\n", model.name)));
         }
     }
 }

@@ -40,7 +40,7 @@ mod election_churn;
 mod job_once;
 mod lease_early;
 mod lease_stuck;
-mod linearizable;
+pub mod linearizable;
 mod loss_notice;
 mod lost_writes;
 mod monotonic_reads;

@@ -1,20 +1,30 @@
-//! `linearizable`: a register behaves as if there were one copy, and every operation took effect
+//! `linearizable`: an object behaves as if there were one copy, and every operation took effect
 //! at one moment between its invocation and its completion.
 //!
-//! [`model`] turns a history into one partition per key, [`zones`] decides registers whose writes
-//! are distinct, [`frontier`] decides the rest by search, [`explain`] makes the counterexample
-//! small and tells it.
+//! For registers, [`model`] turns a history into one partition per key, [`zones`] decides those
+//! whose writes are distinct, [`frontier`] the rest by search, and [`explain`] makes the
+//! counterexample small and tells it. Any other object is one of [`models`]: [`judge`] reads and
+//! decides it, by [`permits`], [`cores`], [`queues`], [`order`] or [`search`], and [`tell`] tells
+//! the counterexample.
 
 mod classes;
 mod configs;
+mod cores;
 mod explain;
 mod frontier;
+mod judge;
 mod model;
+pub mod models;
+mod order;
+mod permits;
+mod queues;
+mod search;
+mod tell;
 mod zones;
 
 use history::History;
 
-use crate::params::{self, Param};
+use crate::params::Param;
 use crate::words;
 use crate::{Budget, Checked, Checker, Exhausted, Reason};
 
@@ -29,8 +39,8 @@ impl Checker for Linearizable {
     }
 
     fn promise(&self) -> &'static str {
-        "Each key behaves as one register: every operation takes effect at one moment between its \
-         invocation and its completion."
+        "Each key behaves as one register, or as one object of another model: every operation takes \
+         effect at one moment between its invocation and its completion."
     }
 
     fn method(&self) -> &'static str {
@@ -41,39 +51,48 @@ impl Checker for Linearizable {
          unanswered operations of equal effect are one class with a count, and a configuration is \
          dropped if another reached the same with fewer of them. Exponential only in the number of \
          distinct operations at once. An unanswered read says nothing and is dropped; a failed \
-         operation did not happen. Exact; out of budget is unknown."
+         operation did not happen. Exact; out of budget is unknown. Other models are listed below."
     }
 
     fn params(&self) -> &'static [Param] {
-        &[
-            params::INITIAL,
-            params::READS,
-            params::NIL_READS,
-            params::CAS_FAIL,
-            params::FAILS,
-        ]
+        models::all_params()
     }
 
     fn counts(&self) -> &'static [(&'static str, &'static str)] {
         &[
-            ("keys", "registers judged"),
+            (
+                "keys",
+                "registers, or independent parts of another model, judged",
+            ),
+            ("ops", "operations of another model that happened"),
             ("reads", "reads judged"),
             ("writes", "writes that happened"),
             ("cas", "compare-and-sets that happened"),
             (
                 "unanswered",
-                "writes and compare-and-sets whose outcome is unknown",
+                "operations that change something and whose outcome is unknown",
             ),
             (
                 "concurrent_max",
                 "most operations of one key open at once, unanswered ones not counted",
             ),
             ("keys_by_zones", "registers decided by zones"),
-            ("keys_undecided", "registers not decided within the budget"),
+            (
+                "keys_by_shortcut",
+                "parts of another model decided without search",
+            ),
+            ("keys_by_search", "parts of another model decided by search"),
+            (
+                "keys_undecided",
+                "registers or parts not decided within the budget",
+            ),
         ]
     }
 
     fn check(&self, history: &History, budget: &Budget) -> Checked {
+        if let Some(entry) = models::of_header(&history.header) {
+            return (entry.judge)(history, budget);
+        }
         let model = Model::of_header(history);
         let mut partitions = match model.partitions(history) {
             Ok(partitions) => partitions,

@@ -5,6 +5,7 @@ mod cases;
 mod determinism;
 mod docs;
 mod made;
+mod models;
 mod oracles;
 mod public_bugs;
 mod registry;

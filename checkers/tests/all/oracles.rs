@@ -5,6 +5,7 @@
 mod causal;
 mod ends;
 mod locks;
+mod models;
 mod registers;
 mod sessions;
 mod times;

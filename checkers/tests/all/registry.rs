@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use checkers::linearizable::models::MODELS;
 use checkers::{CHECKERS, find};
 
 #[test]
@@ -43,4 +44,21 @@ fn names_and_aliases_are_found_and_distinct() {
     names.dedup();
     assert_eq!(names.len(), count);
     assert!(find("no-such-checker").is_none());
+}
+
+#[test]
+fn every_file_that_defines_a_model_is_in_the_list() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("linearizable/models");
+    let mut defined: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the folder") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("a file");
+        assert!(text.contains("\nimpl Model for "), "{}", path.display());
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        defined.push(stem.expect("a name").replace('_', "-"));
+    }
+    defined.sort_unstable();
+    let mut listed: Vec<&str> = MODELS.iter().map(|model| model.name).collect();
+    listed.sort_unstable();
+    assert_eq!(defined, listed);
 }

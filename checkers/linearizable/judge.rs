@@ -1,0 +1,236 @@
+//! Holds a history against a model: reads it, splits it into independent parts, decides each by the
+//! cheapest method that can, and tells what was found.
+
+use history::{EventRef, History, Op, Outcome};
+use rustc_hash::FxHashMap;
+
+use super::models::{Answer, Asked, Core, Model, NEVER, Numbers, Shortcut, Timed};
+use super::{search, tell};
+use crate::actors::Actors;
+use crate::params;
+use crate::words;
+use crate::{Budget, Checked, Exhausted, Reason};
+
+/// The operations of one independent part, in the order of their calls.
+pub(super) struct Part<O> {
+    pub(super) key: Option<u32>,
+    pub(super) ops: Vec<Timed<O>>,
+}
+
+/// What was found out about one part.
+pub(super) enum Decision {
+    /// There is an order that explains every answer.
+    Order,
+    /// These operations alone have none.
+    NoOrder(Core),
+    /// The completion of this operation cannot be explained, given what was called before it.
+    At(usize),
+    /// A limit was reached after so many operations.
+    Exhausted { limit: Exhausted, decided: usize },
+}
+
+/// Judges a history by a model: one of the list, or any other.
+pub fn judge<M: Model>(history: &History, budget: &Budget) -> Checked {
+    let model = match M::of_header(&history.header) {
+        Ok(model) => model,
+        Err(wrong) => return Checked::unknown(Reason::Coverage(wrong)),
+    };
+    let parts = match parts(&model, history) {
+        Ok(parts) => parts,
+        Err(malformed) => return Checked::unknown(Reason::Coverage(malformed)),
+    };
+    if parts.is_empty() {
+        let nothing = format!("no operation that `{}` speaks of", M::NAME);
+        return Checked::unknown(Reason::NotApplicable(nothing));
+    }
+    let mut methods = Methods::default();
+    let mut result = Checked::valid().note(format!("the model is `{}`", M::NAME));
+    // Those that need no search first, so that a hard one takes the budget of as few as possible.
+    let mut hard = Vec::new();
+    for part in &parts {
+        match model.shortcut(&part.ops) {
+            Shortcut::None => hard.push(part),
+            Shortcut::Order => methods.known += 1,
+            Shortcut::NoOrder(core) => {
+                methods.known += 1;
+                let told = tell::tell(history, &model, part, &Decision::NoOrder(core), budget);
+                return methods.count(told, &parts);
+            }
+            Shortcut::At(place) => {
+                methods.known += 1;
+                let told = tell::tell(history, &model, part, &Decision::At(place), budget);
+                return methods.count(told, &parts);
+            }
+        }
+    }
+    hard.sort_by_cached_key(|part| search::concurrency(&part.ops));
+    for part in hard {
+        match decide(&model, part, budget) {
+            Decision::Order => methods.searched += 1,
+            Decision::Exhausted { limit, decided } => {
+                let text = format!(
+                    "{limit}; {} of {} parts decided, then {} up to its completion {decided} of {}",
+                    methods.known + methods.searched,
+                    parts.len(),
+                    part.name(history),
+                    part.ops.iter().filter(|timed| timed.ret != NEVER).count()
+                );
+                result = Checked::unknown(match limit {
+                    Exhausted::Memory(_) => Reason::Memory(text),
+                    Exhausted::Steps | Exhausted::Time => Reason::Budget(text),
+                });
+                break;
+            }
+            failure => {
+                methods.searched += 1;
+                result = tell::tell(history, &model, part, &failure, budget);
+                break;
+            }
+        }
+    }
+    methods.count(result, &parts)
+}
+
+/// Decides one part by the cheapest method that can.
+pub(super) fn decide<M: Model>(model: &M, part: &Part<M::Op>, budget: &Budget) -> Decision {
+    if let Err(limit) = budget.spend(part.ops.len() as u64) {
+        return Decision::Exhausted { limit, decided: 0 };
+    }
+    match model.shortcut(&part.ops) {
+        Shortcut::Order => return Decision::Order,
+        Shortcut::NoOrder(core) => return Decision::NoOrder(core),
+        Shortcut::At(place) => return Decision::At(place),
+        Shortcut::None => {}
+    }
+    match search::decide(model, &part.ops, budget) {
+        search::Found::Order => Decision::Order,
+        search::Found::At(place) => Decision::At(place),
+        search::Found::Exhausted { limit, decided } => Decision::Exhausted { limit, decided },
+    }
+}
+
+/// By which method the parts were decided.
+#[derive(Default)]
+struct Methods {
+    known: u64,
+    searched: u64,
+}
+
+impl Methods {
+    fn count<O>(&self, result: Checked, parts: &[Part<O>]) -> Checked {
+        let all = || parts.iter().flat_map(|part| &part.ops);
+        let unanswered = all().filter(|timed| timed.ret == NEVER).count() as u64;
+        let concurrent = parts
+            .iter()
+            .map(|part| search::concurrency(&part.ops))
+            .max();
+        result
+            .count("keys", parts.len() as u64)
+            .count("ops", all().count() as u64 - unanswered)
+            .count("unanswered", unanswered)
+            .count("concurrent_max", concurrent.unwrap_or(0) as u64)
+            .count("keys_by_shortcut", self.known)
+            .count("keys_by_search", self.searched)
+            .count(
+                "keys_undecided",
+                parts.len() as u64 - self.known - self.searched,
+            )
+    }
+}
+
+/// The history as a model reads it, split by key and by what the model says is independent.
+fn parts<M: Model>(model: &M, history: &History) -> Result<Vec<Part<M::Op>>, String> {
+    let mut numbers = Numbers::default();
+    let reader = Reader::of(history);
+    let mut by_key: Vec<Part<M::Op>> = Vec::new();
+    let mut at_key: FxHashMap<Option<u32>, usize> = FxHashMap::default();
+    for op in history.ops() {
+        let asked = reader.asked(op);
+        let read = model
+            .read(&asked, &mut numbers)
+            .map_err(|wrong| format!("`{}` of event {}: {wrong}", op.f(), op.invoke.index()))?;
+        let Some(read) = read else { continue };
+        let at = *at_key.entry(op.key_id()).or_insert_with(|| {
+            by_key.push(Part {
+                key: op.key_id(),
+                ops: Vec::new(),
+            });
+            by_key.len() - 1
+        });
+        by_key[at].ops.push(Timed {
+            op: read,
+            call: rank(op.invoke),
+            ret: match asked.answer {
+                Answer::Unknown => NEVER,
+                Answer::Ok(_) | Answer::Fail => op.completion.map_or(NEVER, rank),
+            },
+        });
+    }
+    Ok(by_key
+        .into_iter()
+        .flat_map(|part| split(model, part))
+        .collect())
+}
+
+/// Splits the operations of a key, if each of them belongs to one independent part.
+fn split<M: Model>(model: &M, part: Part<M::Op>) -> Vec<Part<M::Op>> {
+    if part.ops.iter().any(|timed| model.part(&timed.op).is_none()) {
+        return vec![part];
+    }
+    let mut parts: Vec<Part<M::Op>> = Vec::new();
+    let mut at: FxHashMap<Option<u32>, usize> = FxHashMap::default();
+    for timed in part.ops {
+        let place = *at.entry(model.part(&timed.op)).or_insert_with(|| {
+            parts.push(Part {
+                key: part.key,
+                ops: Vec::new(),
+            });
+            parts.len() - 1
+        });
+        parts[place].ops.push(timed);
+    }
+    parts
+}
+
+/// Shows models the operations of a history.
+pub(super) struct Reader {
+    actors: Actors,
+    fails_uncertain: bool,
+}
+
+impl Reader {
+    pub(super) fn of(history: &History) -> Reader {
+        Reader {
+            actors: Actors::of(history),
+            fails_uncertain: params::FAILS.word(&history.header) == "uncertain",
+        }
+    }
+
+    /// An operation as models see it.
+    pub(super) fn asked<'h>(&self, op: Op<'h>) -> Asked<'h> {
+        Asked {
+            f: op.f(),
+            input: op.input(),
+            answer: match (op.outcome(), op.output()) {
+                (Outcome::Ok, Some(value)) => Answer::Ok(value),
+                (Outcome::Fail, _) if !self.fails_uncertain => Answer::Fail,
+                _ => Answer::Unknown,
+            },
+            owner: self.actors.of_process(op.process_id()),
+        }
+    }
+}
+
+fn rank(event: EventRef<'_>) -> u32 {
+    u32::try_from(event.index()).unwrap_or(NEVER - 1)
+}
+
+impl<O> Part<O> {
+    /// The key in words.
+    pub(super) fn name(&self, history: &History) -> String {
+        match self.key {
+            Some(key) => format!("key {}", words::value(history.key_value(key))),
+            None => "the object".to_owned(),
+        }
+    }
+}

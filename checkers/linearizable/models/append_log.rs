@@ -1,0 +1,178 @@
+//! A list to which values are appended.
+
+use std::sync::Arc;
+
+use history::Header;
+use rustc_hash::FxHashMap;
+
+use super::{Asked, Model, NEVER, Numbers, Shortcut, Timed, Why};
+use crate::linearizable::order::{self, Clash, FIRST, Placed};
+
+/// A list to which values are appended.
+pub struct AppendLog;
+
+impl Model for AppendLog {
+    const NAME: &'static str = "append-log";
+    const ABOUT: &'static str =
+        "A list. `append` of a value; `read`, which returns the whole list.";
+    const METHOD: &'static str = "Where no value is appended twice: the longest list that was read \
+        says in which order they were, every other must be a beginning of it, and nothing may \
+        return before something earlier in it was called: O(n) in what was read, exact. Otherwise \
+        by search.";
+
+    type State = Arc<[u32]>;
+    type Op = LogOp;
+
+    fn of_header(_: &Header) -> Result<AppendLog, String> {
+        Ok(AppendLog)
+    }
+
+    fn read(&self, asked: &Asked<'_>, numbers: &mut Numbers) -> Result<Option<LogOp>, String> {
+        match asked.f {
+            "append" => {
+                let op = LogOp::Append(numbers.of(asked.input));
+                Ok((!asked.failed()).then_some(op))
+            }
+            "read" => match asked.output() {
+                None => Ok(None),
+                Some(list) => {
+                    let items = list.as_list().ok_or("its result is no list")?;
+                    Ok(Some(LogOp::Read(
+                        items.map(|item| numbers.of(item)).collect(),
+                    )))
+                }
+            },
+            _ => asked.unknown("`append` and `read`"),
+        }
+    }
+
+    fn initial(&self) -> Self::State {
+        Arc::default()
+    }
+
+    fn step(&self, state: &Self::State, op: &LogOp) -> Option<Self::State> {
+        match op {
+            LogOp::Append(value) => Some(state.iter().copied().chain([*value]).collect()),
+            LogOp::Read(list) => (list == state).then(|| state.clone()),
+        }
+    }
+
+    fn shortcut(&self, ops: &[Timed<LogOp>]) -> Shortcut {
+        let mut appends: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut longest: Option<(usize, &Arc<[u32]>)> = None;
+        for (place, timed) in ops.iter().enumerate() {
+            match &timed.op {
+                LogOp::Append(value) => {
+                    if appends.insert(*value, place).is_some() {
+                        return Shortcut::None;
+                    }
+                }
+                LogOp::Read(list) => {
+                    if longest.is_none_or(|(_, longest)| longest.len() < list.len()) {
+                        longest = Some((place, list));
+                    }
+                }
+            }
+        }
+        decide(ops, &appends, longest)
+    }
+}
+
+/// What is done with a list.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum LogOp {
+    /// Appends this.
+    Append(u32),
+    /// It is this.
+    Read(Arc<[u32]>),
+}
+
+fn decide(
+    ops: &[Timed<LogOp>],
+    appends: &FxHashMap<u32, usize>,
+    longest: Option<(usize, &Arc<[u32]>)>,
+) -> Shortcut {
+    let mut at: FxHashMap<u32, u32> = FxHashMap::default();
+    if let Some((reader, list)) = longest {
+        for (index, value) in (0u32..).zip(list.iter()) {
+            if !appends.contains_key(value) {
+                return Shortcut::no_order(vec![reader], |told| {
+                    format!("{} returned a value that nobody appended", told[0])
+                });
+            }
+            if at.insert(*value, index).is_some() {
+                return Shortcut::no_order(vec![reader], |told| {
+                    format!("{} returned a value twice that was appended once", told[0])
+                });
+            }
+        }
+    }
+    let whole = longest.map_or(&[][..], |(_, list)| list);
+    let last = u32::try_from(whole.len()).unwrap_or(NEVER);
+    let mut placed = Vec::with_capacity(ops.len());
+    for (place, timed) in ops.iter().enumerate() {
+        // Between reads of so many values and of one more comes the append of the last of these.
+        let stage = match &timed.op {
+            LogOp::Append(value) => match at.get(value) {
+                Some(index) => 2 * index + 1,
+                None if timed.ret == NEVER => continue,
+                None => 2 * last + 1,
+            },
+            LogOp::Read(list) => {
+                if let Some((reader, whole)) = longest
+                    && !whole.starts_with(list)
+                {
+                    return Shortcut::no_order(vec![place, reader], |told| {
+                        format!("{} returned what is no beginning of {}", told[0], told[1])
+                    });
+                }
+                2 * u32::try_from(list.len()).unwrap_or(NEVER)
+            }
+        };
+        placed.push(Placed {
+            block: FIRST,
+            stage,
+            call: timed.call,
+            ret: timed.ret,
+            place: u32::try_from(place).unwrap_or(NEVER),
+        });
+    }
+    match order::clash(&mut placed) {
+        None => Shortcut::Order,
+        Some(clash) => known_order(clash, longest.map(|(reader, _)| reader)),
+    }
+}
+
+/// Tells of operations that were not in the order in which they must have been, with those that show
+/// that they must.
+pub(super) fn known_order(clash: Clash, evidence: impl IntoIterator<Item = usize>) -> Shortcut {
+    let (mut places, why): (Vec<usize>, Why) = match clash {
+        Clash::Stages(later, earlier) => {
+            (vec![later.place as usize, earlier.place as usize], |told| {
+                format!(
+                    "{} was over before {} began, which it must follow",
+                    told[0], told[1]
+                )
+            })
+        }
+        Clash::Blocks([around, within]) => {
+            let last = |(_, last): (_, Placed)| last.place as usize;
+            let first = |(first, _): (Option<Placed>, _)| first.map(|op| op.place as usize);
+            let mut places = vec![last(around), last(within)];
+            places.extend(first(around));
+            places.extend(first(within));
+            (places, |told| {
+                format!(
+                    "{} still speaks of what must have been replaced by then, because of {}",
+                    told[0], told[1]
+                )
+            })
+        }
+    };
+    for place in evidence {
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    Shortcut::no_order(places, why)
+}
