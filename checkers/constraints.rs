@@ -43,6 +43,11 @@ impl<W: Copy> Constraints<W> {
         self.count - 1
     }
 
+    /// All of them, in the order in which they were added.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Before<W>> {
+        self.list.iter()
+    }
+
     /// Bytes that they hold, and that the search for a cycle will.
     pub(crate) fn bytes(&self) -> u64 {
         (self.list.capacity() * size_of::<Before<W>>() + self.list.len() * 4) as u64

@@ -47,6 +47,7 @@ mod monotonic_reads;
 mod monotonic_writes;
 mod mutual_exclusion;
 mod read_your_writes;
+mod sequential;
 mod split_brain;
 mod stale_writes;
 mod unique_ids;
@@ -102,6 +103,7 @@ pub static CHECKERS: &[&dyn Checker] = &[
     &monotonic_writes::MonotonicWrites,
     &writes_follow_reads::WritesFollowReads,
     &causal::Causal,
+    &sequential::Sequential,
     &lost_writes::LostWrites,
     &convergence::Convergence,
     &watch::Watch,

@@ -193,6 +193,53 @@ impl Registers {
             .count("seen_of_others", count(&of_other))
     }
 
+    /// Some of the accesses by themselves: those at these places, in order, but no unanswered write
+    /// that none of them saw, which need not have happened. What the accesses saw must be there.
+    pub(crate) fn part(&self, places: &[u32]) -> Registers {
+        let mut seen = vec![false; self.writes.len() + 1];
+        for &place in places {
+            let access = &self.accesses[place as usize];
+            seen[access.version as usize] |= !access.is_write;
+        }
+        let mut version_of = vec![INITIAL; self.writes.len() + 1];
+        let mut part = Registers {
+            accesses: Vec::with_capacity(places.len()),
+            writes: Vec::new(),
+            sessions: self.sessions,
+            keys: self.keys.clone(),
+            ambiguous: Vec::new(),
+            unwritten: None,
+        };
+        for &place in places {
+            let access = self.accesses[place as usize];
+            if !access.is_write || access.answered || seen[access.version as usize] {
+                if access.is_write {
+                    part.writes
+                        .push(u32::try_from(part.accesses.len()).unwrap_or(NONE));
+                    version_of[access.version as usize] =
+                        u32::try_from(part.writes.len()).unwrap_or(NONE);
+                }
+                part.accesses.push(access);
+            }
+        }
+        for access in &mut part.accesses {
+            access.version = version_of[access.version as usize];
+        }
+        part
+    }
+
+    /// These places and those of the writes that they saw, sorted.
+    pub(crate) fn with_what_was_read(&self, places: &[u32]) -> Vec<u32> {
+        let read = places.iter().filter_map(|&place| {
+            let access = self.accesses[place as usize];
+            self.write_of(access.version).filter(|_| !access.is_write)
+        });
+        let mut all: Vec<u32> = places.iter().copied().chain(read).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     /// The places of the accesses of each key, in order.
     pub(crate) fn by_key(&self) -> ByKey {
         let mut starts = vec![0u32; self.keys.len() + 1];

@@ -65,6 +65,17 @@ const REGISTERS: &[&str] = &[
     "monotonic-writes",
     "writes-follow-reads",
     "causal",
+    "sequential",
+];
+
+/// What holds of clients that read what their server has, which may be old.
+const WEAK: &[&str] = &[
+    "read-your-writes",
+    "monotonic-reads",
+    "monotonic-writes",
+    "writes-follow-reads",
+    "causal",
+    "sequential",
 ];
 
 const MADE: &[Made] = &[
@@ -80,6 +91,8 @@ const MADE: &[Made] = &[
         || register(false, 20, u64::MAX, 1_000),
         REGISTERS,
     ),
+    ("old reads, one key", || old_reads(1), WEAK),
+    ("old reads, 1000 keys", || old_reads(1_000), WEAK),
     (
         "register, 5 values, 5 clients",
         || register(true, 5, 5, 1),
@@ -256,6 +269,35 @@ fn register(cas: bool, clients: u64, values: u64, keys: u64) -> History {
             None
         };
         open[client as usize] = Some((f, key, input, early));
+    }
+    maker.finish()
+}
+
+/// Twenty clients of a service that orders all writes and answers reads from what a client's
+/// server has got of them so far: never less than before, and never without the client's own.
+fn old_reads(keys: u64) -> History {
+    let mut maker = Maker::new("register", Value::Null);
+    let mut written: Vec<Vec<(u64, u64)>> = vec![Vec::new(); keys as usize];
+    let mut seen = [0u64; 20];
+    let mut log = 0;
+    for _ in 0..EVENTS / 2 {
+        let client = maker.below(20);
+        let key = maker.below(keys);
+        let of_key = &mut written[key as usize];
+        if maker.below(3) == 0 {
+            log += 1;
+            of_key.push((log, log));
+            seen[client as usize] = log;
+            maker.call(client, "write", Some(key), json!(log), json!(log));
+            continue;
+        }
+        let at = &mut seen[client as usize];
+        *at = (*at + 8).clamp(log.saturating_sub(100), log);
+        let until = of_key.partition_point(|&(when, _)| when <= *at);
+        let value = until
+            .checked_sub(1)
+            .map_or(Value::Null, |last| json!(of_key[last].1));
+        maker.call(client, "read", Some(key), Value::Null, value);
     }
     maker.finish()
 }

@@ -7,6 +7,7 @@ mod ends;
 mod locks;
 mod models;
 mod registers;
+mod sequential;
 mod sessions;
 mod times;
 
