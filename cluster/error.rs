@@ -87,6 +87,8 @@ pub enum RefusalKind {
     Unreachable,
     /// A path that leaves the node's directory, or a malformed request.
     BadRequest,
+    /// It cannot be done to this process, or on this machine.
+    Unsupported,
     /// The node's file system or kernel refused.
     Io,
 }

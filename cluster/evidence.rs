@@ -65,3 +65,49 @@ pub struct KillEvidence {
     /// Whether none of these processes (pid and start time) exists any more.
     pub gone: bool,
 }
+
+/// The wall clock of one process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessClock {
+    /// The process.
+    pub process: ProcessState,
+    /// Whether the functions by which it reads clocks are the kernel's own, byte for byte.
+    pub own: bool,
+    /// What its wall clock said, asked in the process itself and compared with the machine's: by so
+    /// many nanoseconds it is ahead. Not asked where nothing of ours ever was.
+    pub ahead_ns: Option<i64>,
+    /// How far off that may be, in nanoseconds: the machine's clock went on meanwhile.
+    pub within_ns: u64,
+    /// How many of its threads were held still for it.
+    pub threads: usize,
+    /// For how long, in nanoseconds, from the first to the last of them.
+    pub held_ns: u64,
+}
+
+impl ProcessClock {
+    /// The clock of a process that was not touched.
+    pub(crate) fn own(process: ProcessState) -> Self {
+        Self {
+            process,
+            own: true,
+            ahead_ns: None,
+            within_ns: 0,
+            threads: 0,
+            held_ns: 0,
+        }
+    }
+}
+
+/// The wall clocks of a process tree were moved, moved back, or looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockEvidence {
+    /// When the agent began.
+    pub asked_ns: u64,
+    /// When a look found all of them done.
+    pub at_ns: u64,
+    /// Every process of the tree.
+    pub processes: Vec<ProcessClock>,
+    /// How many of them began with their own clocks after the others were moved, because a program
+    /// was executed, and were moved as soon as they were found.
+    pub late: usize,
+}

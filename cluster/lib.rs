@@ -39,7 +39,10 @@ pub use capabilities::{Capability, capabilities};
 pub use channel::{PipeReader, PipeWriter};
 pub use cluster::{Cluster, ClusterSpec, Events, create};
 pub use error::{Error, Refusal, RefusalKind};
-pub use evidence::{FreezeEvidence, FreezeMethod, KillEvidence, ProcessState, ThawEvidence};
+pub use evidence::{
+    ClockEvidence, FreezeEvidence, FreezeMethod, KillEvidence, ProcessClock, ProcessState,
+    ThawEvidence,
+};
 pub use network::{Applied, LinkCount, LinkCounters, LinkMatrix, LinkPolicy, Network};
 pub use node::{HttpRequest, HttpResponse, Node, NodeEvent, Pipe};
 pub use protocol::{Exit, FileEntry, NodeEventKind, ServiceSpec};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::channel::{Peer, PipeReader, PipeWriter};
 use crate::error::Error;
-use crate::evidence::{FreezeEvidence, KillEvidence, ProcessState, ThawEvidence};
+use crate::evidence::{ClockEvidence, FreezeEvidence, KillEvidence, ProcessState, ThawEvidence};
 use crate::protocol::{
     FileEntry, HttpHead, Measured, Measurement, NodeEventKind, Reply, Request, ServiceSpec,
 };
@@ -234,6 +234,46 @@ impl Node {
             .await?
         {
             Reply::Thawed(evidence) => Ok(evidence),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Moves the wall clock that a service's processes read to so many nanoseconds ahead of the true
+    /// time, or behind it if they are negative, and returns when each of them was asked and said so.
+    /// What the service executes later, also after another start under its name, is moved within
+    /// some tens of milliseconds. Monotonic clocks, timers and the machine's clock are not touched;
+    /// a program that asks the kernel past its vDSO is not deceived.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when it does not run, did not obey in time, or with `Unsupported` when its
+    /// clock cannot be moved. Then no process of it is moved.
+    pub async fn skew(&self, service: &str, offset_ns: i64) -> Result<ClockEvidence, Error> {
+        let service = service.to_owned();
+        self.ask_clocks(Request::Skew { service, offset_ns }).await
+    }
+
+    /// Gives a service its true clock back. One whose clock was not moved stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when a process of it could not be changed in time.
+    pub async fn unskew(&self, service: &str) -> Result<ClockEvidence, Error> {
+        let service = service.to_owned();
+        self.ask_clocks(Request::Unskew { service }).await
+    }
+
+    /// What the wall clocks of a service's processes say.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when no service of that name was ever started, or the clock of what it
+    /// executed could not be moved as that of the others.
+    pub async fn clocks(&self, service: &str) -> Result<ClockEvidence, Error> {
+        let service = service.to_owned();
+        self.ask_clocks(Request::Clocks { service }).await
+    }
+
+    async fn ask_clocks(&self, request: Request) -> Result<ClockEvidence, Error> {
+        match self.ask_plain(request).await? {
+            Reply::Clocks(evidence) => Ok(evidence),
             other => Err(self.unexpected(&other)),
         }
     }

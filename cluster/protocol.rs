@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::Refusal;
-use crate::evidence::{FreezeEvidence, KillEvidence, ProcessState, ThawEvidence};
+use crate::evidence::{ClockEvidence, FreezeEvidence, KillEvidence, ProcessState, ThawEvidence};
 use crate::network::{LinkCounters, LinkPolicy};
 
 /// What to run on a node, as a service or as a client process.
@@ -57,6 +57,17 @@ pub(crate) enum Request {
         service: String,
     },
     Thaw {
+        service: String,
+    },
+    /// Moves the wall clock of a service, and keeps it moved in what it executes.
+    Skew {
+        service: String,
+        offset_ns: i64,
+    },
+    Unskew {
+        service: String,
+    },
+    Clocks {
         service: String,
     },
     Kill {
@@ -138,6 +149,7 @@ pub(crate) enum Reply {
     Pid(i32),
     Frozen(FreezeEvidence),
     Thawed(ThawEvidence),
+    Clocks(ClockEvidence),
     Killed(KillEvidence),
     Processes(Vec<ProcessState>),
     /// The body is the blob.

@@ -5,6 +5,7 @@
 //! If the channel ends, for whatever reason, the agent thaws everything, kills everything it started,
 //! and ends itself: a controller that dies leaves no broken node behind.
 
+mod clock;
 mod files;
 mod freeze;
 mod http;
@@ -73,14 +74,17 @@ fn run(name: &str, addr: IpAddr, channel: i32, dir: PathBuf) -> std::io::Result<
         .build()?;
     let served = runtime.block_on(async {
         let (wire, read, _) = Wire::new(UnixStream::from_std(channel)?);
+        let waits = Arc::new(tokio::sync::Mutex::new(()));
         let agent = Arc::new(Agent {
             name: name.to_owned(),
             dir,
-            services: service::Services::new(Arc::clone(&wire)),
+            services: service::Services::new(Arc::clone(&wire), Arc::clone(&waits)),
             probes: probe::Probes::open(addr).await?,
             wire: Arc::clone(&wire),
         });
-        tokio::spawn(reap(signal(SignalKind::child())?));
+        tokio::spawn(reap(signal(SignalKind::child())?, waits));
+        let keeper = Arc::clone(&agent);
+        tokio::spawn(async move { keeper.services.keep_clocks().await });
         agent.event(&AgentEvent::Ready {
             pid: std::process::id(),
         });
@@ -101,9 +105,11 @@ fn run(name: &str, addr: IpAddr, channel: i32, dir: PathBuf) -> std::io::Result<
     served
 }
 
-/// Collects the shims of services, and, as pid 1, whatever was orphaned past them.
-async fn reap(mut deaths: tokio::signal::unix::Signal) {
+/// Collects the shims of services, and, as pid 1, whatever was orphaned past them; but not while
+/// somebody else waits for a process that it has stopped, for the kernel reports both alike.
+async fn reap(mut deaths: tokio::signal::unix::Signal, waits: Arc<tokio::sync::Mutex<()>>) {
     while deaths.recv().await.is_some() {
+        let _waits = waits.lock().await;
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => break,
@@ -157,6 +163,11 @@ impl Agent {
             }
             Request::Freeze { service } => Reply::Frozen(services.freeze(&service).await?),
             Request::Thaw { service } => Reply::Thawed(services.thaw(&service).await?),
+            Request::Skew { service, offset_ns } => {
+                Reply::Clocks(services.skew(&service, offset_ns).await?)
+            }
+            Request::Unskew { service } => Reply::Clocks(services.unskew(&service).await?),
+            Request::Clocks { service } => Reply::Clocks(services.clocks(&service).await?),
             Request::Kill { service, signal } => {
                 Reply::Killed(services.kill(&service, signal).await?)
             }

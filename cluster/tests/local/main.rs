@@ -2,6 +2,8 @@
 //! sandbox and agent, which is why it has a `main` of its own. Every test runs twice: as root of the
 //! machine, and as an ordinary user (as root, in a child that gave up its privileges).
 
+mod clocks;
+mod hammer;
 mod lifecycle;
 mod network;
 mod programs;
@@ -30,6 +32,12 @@ const TESTS: &[Test] = tests![
     services::http_from_inside,
     services::streams_are_intact,
     services::a_reader_that_does_not_read_holds_up_nobody_else,
+    clocks::a_busy_program_reads_what_it_should,
+    clocks::a_busy_program_survives_any_number_of_changes,
+    clocks::children_follow_their_parents,
+    clocks::a_service_that_is_started_again_is_found,
+    clocks::a_stopped_service_is_moved_and_stays_stopped,
+    clocks::clocks_that_cannot_be_moved_are_refused,
     network::cuts_are_cuts_in_their_direction_only,
     network::matrices_are_swapped_atomically,
     network::delay_and_jitter,

@@ -31,6 +31,8 @@ pub(crate) fn dispatch() -> bool {
         }
         ["send", to, bytes] => send(to, bytes.parse().expect("a size")),
         ["receive"] => receive(),
+        ["hammer"] => crate::hammer::run(),
+        ["tamper"] => crate::hammer::tamper(),
         ["lines", count] => lines(count.parse().expect("a count")),
         _ => return false,
     }

@@ -1,0 +1,164 @@
+//! Moves the wall clock that a service's processes read, and proves it. The machine's own clock is
+//! never set: the functions of the vDSO through which programs read it are diverted, in each process
+//! of the service, to code that adds an offset. Monotonic clocks stay true, and so do the kernel's
+//! timers and the times of files.
+//!
+//! How one process is changed is in `clock/patch.rs`. Children that are forked inherit the change; a
+//! program that is executed begins with a vDSO of its own, and is found and changed soon after.
+
+#[cfg(target_arch = "x86_64")]
+mod patch;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "clock/elsewhere.rs"]
+mod patch;
+#[cfg(target_arch = "x86_64")]
+mod stub;
+#[cfg(target_arch = "x86_64")]
+mod tracee;
+#[cfg(target_arch = "x86_64")]
+mod vdso;
+
+use super::freeze::pause;
+use crate::clock::monotonic_ns;
+use crate::error::{Refusal, RefusalKind};
+use crate::evidence::{ClockEvidence, ProcessClock, ProcessState};
+
+/// How long it may take until every process of a tree is as it was asked to be.
+const LIMIT_NS: u64 = 5_000_000_000;
+
+/// How a tree is looked at: all its living processes.
+type Look<'a> = &'a dyn Fn() -> Result<Vec<ProcessState>, Refusal>;
+
+/// Why something was not done to a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Trouble {
+    /// The process is gone, or another program was executed in it.
+    Gone,
+    /// It is in a state in which it cannot be done, and will leave it.
+    Later(String),
+    /// It cannot be done.
+    Never(String),
+}
+
+/// Moves the wall clocks of a tree to this many nanoseconds ahead of the true time; negative ones are
+/// behind it. What could not be moved as a whole is moved back.
+pub(super) fn skew(name: &str, look: Look<'_>, offset_ns: i64) -> Result<ClockEvidence, Refusal> {
+    let asked_ns = monotonic_ns();
+    let moved = each(
+        name,
+        look,
+        |process| patch::skew(process, offset_ns),
+        is_moved,
+    );
+    if moved.is_err() {
+        unskew(name, look)?;
+    }
+    let moved = moved?;
+    if moved.is_empty() {
+        let message = format!("`{name}` has no living process whose clock could be moved");
+        return Err(Refusal::new(RefusalKind::NotRunning, message));
+    }
+    Ok(evidence(asked_ns, moved))
+}
+
+/// Moves the clocks of those processes of a moved tree that still have their own, and says how many
+/// they were.
+pub(super) fn keep(name: &str, look: Look<'_>, offset_ns: i64) -> Result<usize, Refusal> {
+    let change = |process: &ProcessState| {
+        let late = patch::is_own(process.pid)?;
+        if late {
+            patch::skew(process, offset_ns)?;
+        }
+        Ok(late)
+    };
+    let kept = each(name, look, change, is_moved)?;
+    Ok(kept.iter().filter(|(_, late)| *late).count())
+}
+
+/// Gives every process of a tree the true clock back.
+pub(super) fn unskew(name: &str, look: Look<'_>) -> Result<ClockEvidence, Refusal> {
+    let asked_ns = monotonic_ns();
+    let is_own = |process: &ProcessState| patch::is_own(process.pid);
+    let moved = each(name, look, patch::unskew, is_own)?;
+    Ok(evidence(asked_ns, moved))
+}
+
+/// What the wall clocks of a tree say.
+pub(super) fn read(name: &str, look: Look<'_>) -> Result<ClockEvidence, Refusal> {
+    let asked_ns = monotonic_ns();
+    let read = each(name, look, patch::look, |_| Ok(true))?;
+    Ok(evidence(asked_ns, read))
+}
+
+/// Whether a process of the tree has its own clock; one that has ended meanwhile has not.
+pub(super) fn any_is_own(look: Look<'_>) -> Result<bool, Refusal> {
+    let processes = look()?;
+    Ok(processes
+        .iter()
+        .any(|process| patch::is_own(process.pid) == Ok(true)))
+}
+
+fn is_moved(process: &ProcessState) -> Result<bool, Trouble> {
+    Ok(!patch::is_own(process.pid)?)
+}
+
+fn evidence(asked_ns: u64, clocks: Vec<(ProcessState, ProcessClock)>) -> ClockEvidence {
+    ClockEvidence {
+        asked_ns,
+        at_ns: monotonic_ns(),
+        processes: clocks.into_iter().map(|(_, clock)| clock).collect(),
+        late: 0,
+    }
+}
+
+/// Does something to every process of a tree until a second look finds the same processes, and all of
+/// them done. Returns what came of each.
+fn each<T>(
+    name: &str,
+    look: Look<'_>,
+    act: impl Fn(&ProcessState) -> Result<T, Trouble>,
+    is_done: impl Fn(&ProcessState) -> Result<bool, Trouble>,
+) -> Result<Vec<(ProcessState, T)>, Refusal> {
+    let began_ns = monotonic_ns();
+    let is_same =
+        |a: &ProcessState, b: &ProcessState| (a.pid, a.start_time) == (b.pid, b.start_time);
+    let mut done: Vec<(ProcessState, T)> = Vec::new();
+    loop {
+        let processes = look()?;
+        done.retain(|(known, _)| processes.iter().any(|process| is_same(known, process)));
+        let (mut settled, mut waiting) = (true, None);
+        for process in processes {
+            let known = done.iter().position(|(known, _)| is_same(known, &process));
+            if known.is_some() && is_done(&process) == Ok(true) {
+                continue;
+            }
+            settled = false;
+            match act(&process) {
+                Ok(came) => {
+                    if let Some(at) = known {
+                        done.swap_remove(at);
+                    }
+                    done.push((process, came));
+                }
+                Err(Trouble::Gone) => waiting = Some("it is ending".to_owned()),
+                Err(Trouble::Later(why)) => waiting = Some(why),
+                Err(Trouble::Never(why)) => {
+                    let message = format!("the clock of `{name}` ({}): {why}", process.command);
+                    return Err(Refusal::new(RefusalKind::Unsupported, message));
+                }
+            }
+        }
+        if settled {
+            done.sort_by_key(|(process, _)| process.pid);
+            return Ok(done);
+        }
+        if monotonic_ns() - began_ns > LIMIT_NS {
+            let why = waiting.unwrap_or_else(|| "new processes come all the time".to_owned());
+            let message = format!("the clock of `{name}` was not as asked within 5 s: {why}");
+            return Err(Refusal::new(RefusalKind::NotVerified, message));
+        }
+        if waiting.is_some() {
+            pause();
+        }
+    }
+}
