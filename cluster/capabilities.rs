@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use nix::net::if_::if_nametoindex;
-use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, geteuid, pause, pipe2, read, write};
 use serde::{Deserialize, Serialize};
 
+use crate::agent;
 use crate::clock::monotonic_ns;
 use crate::cluster::{Cluster, ClusterSpec, create};
 use crate::error::Error;
@@ -44,6 +44,9 @@ pub struct Capability {
     /// What to change so that it works; empty when it does.
     pub remedy: String,
 }
+
+/// The name of the capability that moves what processes read as the time of day.
+pub const WALL_CLOCKS: &str = "wall-clocks";
 
 /// How one capability is found out.
 struct Attempt {
@@ -122,12 +125,12 @@ const ATTEMPTS: &[Attempt] = &[
         attempt: stop_child,
     },
     Attempt {
-        name: "ptrace",
+        name: WALL_CLOCKS,
         optional: true,
-        tried: "a child was seized by its parent",
-        remedy: "as root: sysctl -w kernel.yama.ptrace_scope=1 (or 0); in a container: \
+        tried: "the wall clock of a child was moved by a minute and back",
+        remedy: "on x86_64, as root: sysctl -w kernel.yama.ptrace_scope=1 (or 0); in a container: \
             --cap-add SYS_PTRACE",
-        attempt: seize_child,
+        attempt: || in_sandbox(move_clock),
     },
     Attempt {
         name: "max-namespaces",
@@ -334,12 +337,11 @@ fn stop_child() -> Step<String> {
     }
 }
 
-fn seize_child() -> Step<String> {
+fn move_clock() -> Step<String> {
     let child = victim()?;
-    let seized = ptrace::seize(child, ptrace::Options::empty());
+    let moved = agent::clock::try_children();
     bury(child)?;
-    step("seize a child", seized)?;
-    Ok("seized".to_owned())
+    moved.map_err(|refusal| refusal.message)
 }
 
 /// How many namespaces of every kind a cluster of this size needs, with one for the sandbox.

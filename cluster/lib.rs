@@ -35,7 +35,7 @@ mod switch;
 
 use std::process::ExitCode;
 
-pub use capabilities::{Capability, capabilities};
+pub use capabilities::{Capability, WALL_CLOCKS, capabilities};
 pub use channel::{PipeReader, PipeWriter};
 pub use cluster::{Cluster, ClusterSpec, Events, create};
 pub use error::{Error, Refusal, RefusalKind};

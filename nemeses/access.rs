@@ -4,7 +4,8 @@
 
 use async_trait::async_trait;
 use cluster::{
-    Applied, Error, FreezeEvidence, KillEvidence, LinkMatrix, ProcessState, ThawEvidence,
+    Applied, ClockEvidence, Error, FreezeEvidence, KillEvidence, LinkMatrix, ProcessState,
+    ThawEvidence,
 };
 
 /// The frames that were dropped on purpose on each directed link since the cluster was made.
@@ -54,6 +55,17 @@ pub trait ClusterAccess: Send + Sync {
 
     /// Thaws what was frozen.
     async fn thaw(&self, node: &str, process: &str) -> Result<ThawEvidence, Error>;
+
+    /// Moves the time of day that a service or client program reads, with its children, to so many
+    /// nanoseconds ahead of the true one.
+    async fn skew(&self, node: &str, process: &str, offset_ns: i64)
+    -> Result<ClockEvidence, Error>;
+
+    /// Gives what was moved its true time back.
+    async fn unskew(&self, node: &str, process: &str) -> Result<ClockEvidence, Error>;
+
+    /// What the clocks of a service or client program say.
+    async fn clocks(&self, node: &str, process: &str) -> Result<ClockEvidence, Error>;
 
     /// Ends a service or client program on a node with SIGKILL, with its children.
     async fn kill(&self, node: &str, process: &str) -> Result<KillEvidence, Error>;

@@ -15,6 +15,8 @@ pub enum Capability {
     Kill,
     /// Start a killed service again.
     Restart,
+    /// Move the time of day that processes read.
+    Clock,
     /// Cut directed links, and probe them.
     Cut,
     /// Delay what goes over links.
@@ -25,10 +27,11 @@ pub enum Capability {
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Capability; 6] = [
+    pub const ALL: [Capability; 7] = [
         Capability::Freeze,
         Capability::Kill,
         Capability::Restart,
+        Capability::Clock,
         Capability::Cut,
         Capability::Delay,
         Capability::Loss,
@@ -41,6 +44,7 @@ impl fmt::Display for Capability {
             Capability::Freeze => "freeze processes",
             Capability::Kill => "kill processes",
             Capability::Restart => "start services again",
+            Capability::Clock => "move wall clocks",
             Capability::Cut => "cut links",
             Capability::Delay => "delay links",
             Capability::Loss => "lose frames on links",

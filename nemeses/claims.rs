@@ -15,8 +15,10 @@ use crate::target::Roster;
 /// What one fault harms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// Processes, by node and name, that do not run.
+    /// Processes, by node and name, that something is done to.
     pub(crate) processes: BTreeSet<(String, String)>,
+    /// Whether these processes do not run.
+    pub(crate) stopped: bool,
     /// Directed links that are not clear.
     pub(crate) links: BTreeSet<(String, String)>,
     /// Whether these links carry nothing at all (at least at times).
@@ -119,8 +121,10 @@ impl Claims {
         let ends = [(client, server), (server, client)];
         self.held.values().map(|held| &held.claim).all(|claim| {
             let joins = |(from, to): &(String, String)| ends.contains(&(from, to));
-            claim.processes.iter().all(|(node, _)| node != client)
-                && !(claim.cut && claim.links.iter().any(joins))
+            let is_client = |(node, _): &(String, String)| node == client;
+            let stopped = claim.stopped && claim.processes.iter().any(is_client);
+            let cut = claim.cut && claim.links.iter().any(joins);
+            !stopped && !cut
         })
     }
 
@@ -129,7 +133,9 @@ impl Claims {
         let at = |name: &str| self.servers.iter().position(|server| server == name);
         for claim in self.held.values().map(|held| &held.claim).chain(candidate) {
             for (node, _) in &claim.processes {
-                if let Some(server) = at(node) {
+                if let Some(server) = at(node)
+                    && (claim.stopped || harm == Harm::Any)
+                {
                     picture.set_down(server);
                 }
             }
@@ -148,7 +154,7 @@ impl Claims {
 /// Which harm a picture shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Harm {
-    /// Slow and lossy links too.
+    /// Slow and lossy links and wrong clocks, too.
     Any,
     /// Only what carries or does nothing.
     Stopped,
@@ -191,6 +197,7 @@ mod tests {
         let process = (node.to_owned(), "db".to_owned());
         Claim {
             processes: BTreeSet::from([process]),
+            stopped: true,
             ..Claim::default()
         }
     }
@@ -264,6 +271,27 @@ mod tests {
         claims.admit(4, down("c1")).unwrap();
         claims.release(2);
         claims.admit(5, down("n4")).unwrap();
+    }
+
+    #[test]
+    fn wrong_clocks_count_for_the_budget_and_not_against_the_majority() {
+        let skewed = |node| Claim {
+            stopped: false,
+            ..down(node)
+        };
+        let roster = Roster {
+            clients: vec!["c1".to_owned()],
+            ..servers(3)
+        };
+        let mut claims = Claims::new(&roster, Some(2));
+        for (id, node) in [(1, "n1"), (2, "n2"), (3, "c1")] {
+            claims.admit(id, skewed(node)).unwrap();
+        }
+        assert!(claims.has_majority());
+        let wait = claims.admit(4, down("n3")).unwrap_err();
+        assert_eq!(wait, Wait::Budget { harmed: 3, max: 2 });
+        let wait = claims.admit(4, down("n1")).unwrap_err();
+        assert!(matches!(wait, Wait::Occupied { by: 1, .. }), "{wait}");
     }
 
     #[test]

@@ -55,6 +55,11 @@ pub trait Fault: Send + Sync {
         for_ns
     }
 
+    /// Whether processes that it hits do not run while it lasts.
+    fn stops(&self) -> bool {
+        true
+    }
+
     /// Whether links that it hits carry nothing at all.
     fn cuts(&self, _params: &Params) -> bool {
         false

@@ -1,5 +1,6 @@
 //! The registry of faults. To add one, add its file in `faults/` and its line here.
 
+mod clock;
 mod cut;
 mod freeze;
 mod kill;
@@ -17,6 +18,7 @@ pub static FAULTS: &[&dyn Fault] = &[
     &cut::Cut,
     &slow::Slow,
     &lossy::Lossy,
+    &clock::Clock,
 ];
 
 /// The parameters that every fault takes.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cluster::{
-    Applied, Error, FreezeEvidence, KillEvidence, LinkMatrix, LinkPolicy, ProcessState,
-    RefusalKind, ThawEvidence,
+    Applied, ClockEvidence, Error, FreezeEvidence, KillEvidence, LinkMatrix, LinkPolicy,
+    ProcessState, RefusalKind, ThawEvidence,
 };
 
 use crate::access::ClusterAccess;
@@ -47,6 +47,7 @@ struct Links {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Undo {
     Thaw,
+    Unskew,
     Restart,
 }
 
@@ -138,6 +139,35 @@ impl Installed {
         Ok(thawed)
     }
 
+    /// Moves the clocks of a process.
+    pub(crate) async fn skew(
+        &self,
+        node: &str,
+        process: &str,
+        offset_ns: i64,
+    ) -> Result<ClockEvidence, Error> {
+        self.owe(node, process, Undo::Unskew);
+        let moved = self.access.skew(node, process, offset_ns).await;
+        if moved.as_ref().err().is_some_and(is_absent) {
+            self.settle(node, process);
+        }
+        moved
+    }
+
+    /// Gives a process its true clock back; `None` if there is nothing left that could have another.
+    pub(crate) async fn unskew(
+        &self,
+        node: &str,
+        process: &str,
+    ) -> Result<Option<ClockEvidence>, Error> {
+        let moved = match self.access.unskew(node, process).await {
+            Err(error) if is_absent(&error) => None,
+            answer => Some(answer?),
+        };
+        self.settle(node, process);
+        Ok(moved)
+    }
+
     pub(crate) async fn kill(
         &self,
         node: &str,
@@ -162,6 +192,18 @@ impl Installed {
         }
         self.settle(node, process);
         Ok(running.is_empty())
+    }
+
+    /// The clocks of a process; `None` if it was never started.
+    pub(crate) async fn clocks(
+        &self,
+        node: &str,
+        process: &str,
+    ) -> Result<Option<ClockEvidence>, Error> {
+        match self.access.clocks(node, process).await {
+            Err(error) if is_absent(&error) => Ok(None),
+            answer => answer.map(Some),
+        }
     }
 
     /// The living processes of a service; none if it was never started.
@@ -196,6 +238,10 @@ impl Installed {
         for ((node, process), undo) in owed {
             let (done, state) = match undo {
                 Undo::Thaw => (self.thaw(&node, &process).await.map(drop), "frozen"),
+                Undo::Unskew => (
+                    self.unskew(&node, &process).await.map(drop),
+                    "without its true clock",
+                ),
                 Undo::Restart => (self.restart(&node, &process).await.map(drop), "down"),
             };
             if let Err(error) = done {

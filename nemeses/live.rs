@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cluster::{
-    Applied, Cluster, Error, FreezeEvidence, KillEvidence, LinkMatrix, Network, Node, ProcessState,
-    ThawEvidence,
+    Applied, ClockEvidence, Cluster, Error, FreezeEvidence, KillEvidence, LinkMatrix, Network,
+    Node, ProcessState, ThawEvidence,
 };
 
 use crate::access::{ClusterAccess, DropCounts};
@@ -56,6 +56,12 @@ impl OnCluster {
     fn in_run(&self, at_ns: &mut u64) {
         *at_ns = at_ns.saturating_sub(self.began_ns);
     }
+
+    fn clocks_in_run(&self, mut evidence: ClockEvidence) -> ClockEvidence {
+        self.in_run(&mut evidence.asked_ns);
+        self.in_run(&mut evidence.at_ns);
+        evidence
+    }
 }
 
 #[async_trait]
@@ -102,6 +108,26 @@ impl ClusterAccess for OnCluster {
         self.in_run(&mut thawed.asked_ns);
         self.in_run(&mut thawed.at_ns);
         Ok(thawed)
+    }
+
+    async fn skew(
+        &self,
+        node: &str,
+        process: &str,
+        offset_ns: i64,
+    ) -> Result<ClockEvidence, Error> {
+        let moved = self.node(node)?.skew(process, offset_ns).await?;
+        Ok(self.clocks_in_run(moved))
+    }
+
+    async fn unskew(&self, node: &str, process: &str) -> Result<ClockEvidence, Error> {
+        let moved = self.node(node)?.unskew(process).await?;
+        Ok(self.clocks_in_run(moved))
+    }
+
+    async fn clocks(&self, node: &str, process: &str) -> Result<ClockEvidence, Error> {
+        let read = self.node(node)?.clocks(process).await?;
+        Ok(self.clocks_in_run(read))
     }
 
     async fn kill(&self, node: &str, process: &str) -> Result<KillEvidence, Error> {

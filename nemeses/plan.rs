@@ -189,6 +189,7 @@ impl PlannedFault {
         let processes = processes.iter().cloned().collect();
         Claim {
             processes,
+            stopped: self.fault.stops(),
             links,
             cut: self.fault.cuts(&self.params),
         }
@@ -467,6 +468,14 @@ mod tests {
             (
                 raw("kill", "", "2s", json!({ "restart": false })),
                 "stays until the run ends",
+            ),
+            (
+                raw("clock", "", "", json!({ "offset": "1ms" })),
+                "`offset` is at least 10ms",
+            ),
+            (
+                raw("clock", "", "", json!({ "every": "1ms" })),
+                "`every` is at least 50ms, or 0s",
             ),
             (
                 raw("slow", "", "", json!({ "delay": "1ms" })),

@@ -1,7 +1,7 @@
 //! What faults of processes have in common: which processes are meant, and how they appear in
 //! evidence.
 
-use cluster::ProcessState;
+use serde::Serialize;
 use serde_json::{Value, json};
 use spec::{Param, ParamKind};
 
@@ -14,8 +14,8 @@ pub(crate) const PROCESS: Param = Param {
     about: "the service or client program on the node that is hit; empty for all of them",
 };
 
-/// A service and its processes as `/proc` showed them.
-pub(crate) fn facts(node: &str, process: &str, states: &[ProcessState]) -> Value {
+/// A service and its processes as they were seen.
+pub(crate) fn facts<T: Serialize>(node: &str, process: &str, states: &[T]) -> Value {
     json!({ "node": node, "process": process, "states": states })
 }
 

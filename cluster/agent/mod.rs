@@ -5,7 +5,7 @@
 //! If the channel ends, for whatever reason, the agent thaws everything, kills everything it started,
 //! and ends itself: a controller that dies leaves no broken node behind.
 
-mod clock;
+pub(crate) mod clock;
 mod files;
 mod freeze;
 mod http;

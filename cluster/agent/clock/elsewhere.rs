@@ -13,6 +13,11 @@ pub(super) fn skew(_process: &ProcessState, _offset_ns: i64) -> Result<ProcessCl
     refused()
 }
 
+/// There is none.
+pub(super) fn manner() -> &'static str {
+    "no clock is moved here"
+}
+
 /// Nothing was ever moved.
 pub(super) fn unskew(process: &ProcessState) -> Result<ProcessClock, Trouble> {
     look(process)

@@ -20,6 +20,8 @@ const SECOND_NS: i64 = 1_000_000_000;
 const ADDRESSES: u64 = 0x7fff_ffff_f000;
 /// How far a stack may grow, more or less: the kernel keeps twice as much free below it.
 const STACK_BYTES_MAX: u64 = 64 << 20;
+/// How far a clock that was asked may be from what it should say, beyond what asking took.
+const TOLERANCE_NS: u64 = 1_000_000;
 /// How coarse the clock is that `time` reads: a tick of the slowest kernel.
 const TICK_NS: i64 = 10_000_000;
 
@@ -71,6 +73,11 @@ pub(super) fn unskew(process: &ProcessState) -> Result<ProcessClock, Trouble> {
     // A jump is one instruction: no thread can be in the middle of it.
     place.restore()?;
     let asked = place.ask(&held.tracee.borrow()?, pages)?;
+    let (ahead_ns, within_ns) = asked;
+    if ahead_ns.unsigned_abs() > within_ns + TOLERANCE_NS {
+        let why = format!("it was moved back and still is {ahead_ns} ns ahead");
+        return Err(Trouble::Never(why));
+    }
     Ok(held.release(true, asked))
 }
 
@@ -92,6 +99,17 @@ pub(super) fn look(process: &ProcessState) -> Result<ProcessClock, Trouble> {
     };
     let asked = place.ask(&held.tracee.borrow()?, pages)?;
     Ok(held.release(false, asked))
+}
+
+/// How processes with a moved clock read the true one.
+pub(super) fn manner() -> &'static str {
+    let prologue = |vdso: &Vdso| stub::movable(&vdso.image[vdso.entries[0]..]);
+    match Vdso::own().ok().and_then(prologue) {
+        Some(_) => "moved clocks are read as fast as others",
+        None => {
+            "moved clocks are read by system calls: this kernel's vDSO begins in an unknown way"
+        }
+    }
 }
 
 fn own() -> Result<&'static Vdso, Trouble> {

@@ -316,6 +316,7 @@ pub(crate) fn controller() -> bool {
             n1.start(&shell("service", "sleep 1000 & sleep 1000"))
                 .await
                 .expect("started");
+            n1.skew("service", 60_000_000_000).await.expect("moved");
             n1.freeze("service").await.expect("frozen");
             let mut matrix = cluster.network().clear_matrix();
             matrix.set("n1", "n2", LinkPolicy::CUT).expect("a link");

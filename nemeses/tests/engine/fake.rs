@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cluster::{
-    Applied, Error, FreezeEvidence, FreezeMethod, KillEvidence, LinkMatrix, LinkPolicy,
-    ProcessState, Refusal, RefusalKind, ThawEvidence,
+    Applied, ClockEvidence, Error, FreezeEvidence, FreezeMethod, KillEvidence, LinkMatrix,
+    LinkPolicy, ProcessClock, ProcessState, Refusal, RefusalKind, ThawEvidence,
 };
 use tokio::time::Instant;
 
@@ -31,6 +31,10 @@ pub struct Lies {
     pub no_delay: bool,
     /// Thawing is refused.
     pub thaw_fails: bool,
+    /// Clocks that should be moved are so much too early.
+    pub clock_lies_ns: i64,
+    /// Clocks are not moved back.
+    pub clock_stays: bool,
     /// Killed processes stay.
     pub kill_lies: bool,
 }
@@ -43,6 +47,8 @@ struct State {
     /// Receiver, nonce, how many, and when they arrive.
     received: Vec<(usize, u64, u64, Instant)>,
     services: BTreeMap<String, Service>,
+    /// By how much the clocks of nodes are ahead, where they were moved.
+    clocks: BTreeMap<String, i64>,
     next_pid: i32,
     lies: Lies,
 }
@@ -109,6 +115,11 @@ impl Fake {
     /// The state letter of a node's process; `None` if it is dead.
     pub fn process(&self, node: &str) -> Option<char> {
         self.state.lock().unwrap().services[node].map(|(_, state)| state)
+    }
+
+    /// By how much a node's clock is ahead; `None` if it is the kernel's own.
+    pub fn clock(&self, node: &str) -> Option<i64> {
+        self.state.lock().unwrap().clocks.get(node).copied()
     }
 
     fn cut_links(&self, matrix: &LinkMatrix) -> Vec<String> {
@@ -249,6 +260,53 @@ impl ClusterAccess for Fake {
             asked_ns: 0,
             at_ns: 0,
             processes,
+        })
+    }
+
+    async fn skew(
+        &self,
+        node: &str,
+        process: &str,
+        offset_ns: i64,
+    ) -> Result<ClockEvidence, Error> {
+        {
+            let mut state = self.state.lock().unwrap();
+            state.calls.push(format!("skew {node} {offset_ns}"));
+            let lies_ns = state.lies.clock_lies_ns;
+            state.services[node].ok_or_else(|| not_running(node))?;
+            state.clocks.insert(node.to_owned(), offset_ns - lies_ns);
+        }
+        self.clocks(node, process).await
+    }
+
+    async fn unskew(&self, node: &str, process: &str) -> Result<ClockEvidence, Error> {
+        {
+            let mut state = self.state.lock().unwrap();
+            state.calls.push(format!("unskew {node}"));
+            if !state.lies.clock_stays {
+                state.clocks.remove(node);
+            }
+        }
+        self.clocks(node, process).await
+    }
+
+    async fn clocks(&self, node: &str, _process: &str) -> Result<ClockEvidence, Error> {
+        let state = self.state.lock().unwrap();
+        let ahead_ns = state.clocks.get(node).copied();
+        let clock = |process| ProcessClock {
+            process,
+            own: ahead_ns.is_none(),
+            ahead_ns,
+            within_ns: 500,
+            threads: 1,
+            held_ns: 0,
+        };
+        let processes = state.services[node].map(processes).unwrap_or_default();
+        Ok(ClockEvidence {
+            asked_ns: 0,
+            at_ns: 0,
+            processes: processes.into_iter().map(clock).collect(),
+            late: 0,
         })
     }
 

@@ -141,6 +141,7 @@ impl Bench {
         );
         for node in self.cluster.nodes() {
             assert_eq!(self.cluster.process(&node), Some('S'), "{node}");
+            assert_eq!(self.cluster.clock(&node), None, "{node}");
         }
     }
 }
@@ -170,6 +171,7 @@ async fn each_family_lives_its_whole_life() {
         ("cut", "isolate", "n1-n2,n1-n3"),
         ("slow", "n2>n3", "n2>n3"),
         ("lossy", "n2-n3", "n2-n3"),
+        ("clock", "leader", "n1"),
     ] {
         let cluster = Fake::new(3, 1);
         let bench = Bench::new(&cluster, vec![plain("5s", fault, target, "4s")], None);
@@ -277,6 +279,62 @@ async fn processes_that_go_on_running_did_not_freeze_and_survivors_were_not_kill
         !outcome(&finished, 2).healed,
         "an old process is still there"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_wrong_in_another_way_did_not_land_and_one_that_stays_is_not_healed() {
+    let cluster = Fake::new(3, 0);
+    cluster.lie(|lies| lies.clock_lies_ns = 5_000_000);
+    let back = json!({ "offset": "500ms", "direction": "back" });
+    let bench = Bench::new(
+        &cluster,
+        vec![raw("1s", "clock", "n1", "1s", back.clone())],
+        None,
+    );
+    let finished = bench.run().await;
+    assert!(!outcome(&finished, 1).landed && outcome(&finished, 1).healed);
+    let evidence = &outcome(&finished, 1).evidence;
+    assert!(
+        evidence.contains("0.505 s behind the true time"),
+        "{evidence}"
+    );
+    bench.assert_untouched();
+
+    cluster.lie(|lies| (lies.clock_lies_ns, lies.clock_stays) = (0, true));
+    let bench = Bench::new(&cluster, vec![raw("1s", "clock", "n2", "1s", back)], None);
+    let finished = bench.run().await;
+    assert!(outcome(&finished, 1).landed && !outcome(&finished, 1).healed);
+    assert_eq!(finished.unhealed.len(), 1, "{:?}", finished.unhealed);
+    assert_eq!(cluster.clock("n2"), Some(-500_000_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_jumps_there_and_back_as_often_as_it_should() {
+    let cluster = Fake::new(3, 0);
+    let params = json!({ "offset": "2s", "every": "300ms" });
+    let bench = Bench::new(&cluster, vec![raw("1s", "clock", "n3", "1s", params)], None);
+    let finished = bench.run().await;
+    assert!(outcome(&finished, 1).landed, "{:?}", outcome(&finished, 1));
+    let forth = "skew n3 2000000000";
+    assert_eq!(
+        cluster.calls(),
+        [forth, "skew n3 0", forth, "skew n3 0", "unskew n3"]
+    );
+    assert_eq!(bench.steps(1), LIFE);
+    bench.assert_untouched();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_is_moved_back_when_the_run_is_dropped() {
+    let cluster = Fake::new(3, 0);
+    let bench = Bench::new(&cluster, vec![plain("1s", "clock", "all", "60s")], None);
+    tokio::select! {
+        _ = bench.run() => panic!("it lasts a minute"),
+        () = sleep(Duration::from_secs(3)) => {}
+    }
+    assert_eq!(cluster.clock("n2"), Some(60_000_000_000));
+    assert!(bench.nemesis.heal_all().await.is_empty());
+    bench.assert_untouched();
 }
 
 #[tokio::test(start_paused = true)]

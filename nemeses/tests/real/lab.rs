@@ -204,6 +204,15 @@ impl Lab {
             .unwrap_or_default()
     }
 
+    /// By how many minutes the clock of a node's service is ahead of the machine's, after two more
+    /// ticks: what it wrote before may be older than what was done to it.
+    pub async fn minutes_ahead(&self, node: &str) -> i64 {
+        self.until_all_tick(2).await;
+        let told = peer::time_of_day(self.node(node)).await.cast_signed();
+        let ahead_ms = told - peer::time_of_day_ms().cast_signed();
+        (ahead_ms + 30_000).div_euclid(60_000)
+    }
+
     async fn all_heard(&self) -> BTreeMap<(String, String), u64> {
         let mut all = BTreeMap::new();
         for node in self.cluster.nodes() {

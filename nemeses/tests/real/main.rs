@@ -41,6 +41,7 @@ fn tests() -> Vec<(&'static str, fn())> {
     tests![
         a_frozen_process_stands_still_and_goes_on,
         a_killed_service_comes_back_as_another_process,
+        a_clock_jumps_for_its_process_only,
         a_client_can_be_the_victim,
         every_shape_cuts_its_links_and_no_others,
         slow_and_lossy_links_are_shown_to_be_so,
@@ -82,6 +83,29 @@ async fn a_killed_service_comes_back_as_another_process() {
         (after[0].pid, after[0].start_time)
     );
     lab.until_all_hear_all().await;
+    lab.end().await;
+}
+
+async fn a_clock_jumps_for_its_process_only() {
+    let lab = Lab::new(3, 0).await;
+    for (direction, sign) in [("forward", 1), ("back", -1)] {
+        let params = json!({ "offset": "1h", "direction": direction });
+        let bench = lab.bench(vec![raw("0ms", "clock", "leader", "60s", params)]);
+        let (finished, ahead) = bench
+            .watch(async |lab: &Lab| {
+                lab.until_all_hear_all().await;
+                (lab.minutes_ahead("n1").await, lab.minutes_ahead("n2").await)
+            })
+            .await;
+        lab::assert_landed(&finished);
+        bench.print_times("clock");
+        assert_eq!(ahead, (sign * 60, 0));
+        lab.until_all_hear_all().await;
+        assert_eq!(lab.minutes_ahead("n1").await, 0);
+    }
+    let every = json!({ "offset": "1h", "every": "100ms" });
+    let bench = lab.bench(vec![raw("0ms", "clock", "all", "1s", every)]);
+    lab::assert_landed(&bench.run().await);
     lab.end().await;
 }
 
@@ -168,6 +192,7 @@ async fn a_stopped_run_leaves_nothing() {
         plain("50ms", "cut", "n3-n4", "60s"),
         plain("100ms", "cut", "halves", "60s"),
         plain("150ms", "kill", "n5", "60s"),
+        plain("150ms", "clock", "n1", "60s"),
     ]);
     let finished = bench
         .run_until(tokio::time::sleep(Duration::from_secs(1)))

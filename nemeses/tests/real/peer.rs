@@ -12,6 +12,7 @@ use cluster::{Node, ServiceSpec};
 const SUBCOMMAND: &str = "peer";
 const PORT: u16 = 4000;
 const FILE: &str = "heard";
+const TIME: &str = "time";
 const TICK: Duration = Duration::from_millis(5);
 
 /// Becomes the service when the arguments say so.
@@ -51,9 +52,24 @@ fn serve(peers: &[String]) -> bool {
             .iter()
             .map(|(name, count)| format!("{name} {count}\n"));
         let text = format!("{me} {ticks}\n") + &lines.collect::<String>();
+        std::fs::write(TIME, time_of_day_ms().to_string()).expect("written");
         std::fs::write("heard.new", text).expect("written");
         std::fs::rename("heard.new", FILE).expect("renamed");
     }
+}
+
+/// Milliseconds since 1970, as this process reads them.
+#[expect(clippy::disallowed_methods, reason = "the clock that faults move")]
+pub fn time_of_day_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("a later time").as_millis() as u64
+}
+
+/// What a node's service last read as the time of day, in milliseconds.
+pub async fn time_of_day(node: &Node) -> u64 {
+    let text = node.fetch(TIME, 100).await.expect("a file");
+    let text = String::from_utf8(text.to_vec()).expect("text");
+    text.parse().unwrap_or_default()
 }
 
 /// The service for one of these nodes.
