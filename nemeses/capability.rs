@@ -1,10 +1,12 @@
-//! What a cluster must be able to do for a fault, and the refusal of plans that ask for more: before
+//! What a cluster must be able to do for a fault, and the refusal of faults that need more: before
 //! the run, with the reason, and never by leaving a fault out.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::plan::Plan;
+use spec::Params;
+
+use crate::fault::Fault;
 
 /// Something that a cluster may or may not be able to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,12 +97,10 @@ impl Capabilities {
     }
 }
 
-/// A fault of a plan that the cluster cannot do.
+/// A fault that the cluster cannot do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("fault {id} ({fault}) cannot {capability} here: {}; {}", lack.reason, lack.change)]
+#[error("the fault `{fault}` cannot {capability} here: {}; {}", lack.reason, lack.change)]
 pub struct Refused {
-    /// Its number in the plan.
-    pub id: u64,
     /// The fault.
     pub fault: &'static str,
     /// What it needs.
@@ -109,21 +109,48 @@ pub struct Refused {
     pub lack: Lack,
 }
 
-/// All faults of a plan that this cluster cannot do.
-pub fn refuse(plan: &Plan, capabilities: &Capabilities) -> Vec<Refused> {
-    let mut refused = Vec::new();
-    for (id, planned) in plan.numbered() {
-        for capability in planned.fault.needs(&planned.params) {
-            if let Some(lack) = capabilities.lack(capability) {
-                let (fault, lack) = (planned.fault.name(), lack.clone());
-                refused.push(Refused {
-                    id,
-                    fault,
-                    capability,
-                    lack,
-                });
-            }
-        }
+/// What a fault with these parameters needs that this cluster lacks.
+pub fn refuse(fault: &dyn Fault, params: &Params, capabilities: &Capabilities) -> Vec<Refused> {
+    let refused = |capability| {
+        let lack = capabilities.lack(capability)?.clone();
+        let fault = fault.name();
+        Some(Refused {
+            fault,
+            capability,
+            lack,
+        })
+    };
+    fault
+        .needs(params)
+        .into_iter()
+        .filter_map(refused)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::{declared, find};
+
+    #[test]
+    fn what_the_cluster_cannot_do_is_refused_with_what_to_change() {
+        let lacking = Capabilities::all().without(
+            Capability::Delay,
+            "this kernel has no netem",
+            "load sch_netem or use the local backend",
+        );
+        let refused = |name, capabilities: &Capabilities| {
+            let fault = find(name).unwrap();
+            let params = Params::resolve(&declared(fault), []).unwrap();
+            refuse(fault, &params, capabilities)
+        };
+        assert_eq!(refused("cut", &lacking), []);
+        assert_eq!(refused("slow", &Capabilities::all()), []);
+        let slow = refused("slow", &lacking);
+        assert_eq!(
+            slow[0].to_string(),
+            "the fault `slow` cannot delay links here: this kernel has no netem; load sch_netem or \
+             use the local backend"
+        );
     }
-    refused
 }

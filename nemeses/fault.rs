@@ -49,8 +49,8 @@ pub trait Fault: Send + Sync {
         false
     }
 
-    /// The longest time in nanoseconds for which it silences somebody without a break, given how
-    /// long it is to last. It is compared with the system's lease and election timeout.
+    /// The longest time in nanoseconds for which it silences somebody without a break, or makes it
+    /// seem so, given how long it is to last. It is compared with the system's lease and election timeout.
     fn silent_ns(&self, _params: &Params, _flapping: bool, for_ns: u64) -> u64 {
         for_ns
     }

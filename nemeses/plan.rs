@@ -347,7 +347,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::capability::{Capabilities, Capability, refuse};
 
     fn roster(servers: usize) -> Roster {
         let servers = (1..=servers).map(|at| format!("n{at}")).collect();
@@ -561,27 +560,5 @@ mod tests {
         );
         assert_eq!(notes("slow", "isolate", "60s").len(), 2);
         assert_eq!(notes("cut", "isolate", "4s"), Vec::<String>::new());
-    }
-
-    #[test]
-    fn what_the_cluster_cannot_do_is_refused_with_what_to_change() {
-        let raws = vec![
-            raw("cut", "", "", json!({})),
-            raw("slow", "", "", json!({})),
-        ];
-        let plan = plan(raws, 3, None).unwrap();
-        assert!(refuse(&plan, &Capabilities::all()).is_empty());
-        let lacking = Capabilities::all().without(
-            Capability::Delay,
-            "this kernel has no netem",
-            "load sch_netem or use the local backend",
-        );
-        let refused = refuse(&plan, &lacking);
-        assert_eq!(refused.len(), 1);
-        assert_eq!(
-            refused[0].to_string(),
-            "fault 2 (slow) cannot delay links here: this kernel has no netem; \
-             load sch_netem or use the local backend"
-        );
     }
 }

@@ -50,7 +50,7 @@ pub fn random(
     let mut busy_ns = at_ns;
     let silencing: Vec<Choice> = options
         .iter()
-        .filter(|choice| choice.silent_ns > timing.longest_ns())
+        .filter(|choice| choice.stops && choice.silent_ns > timing.longest_ns())
         .cloned()
         .collect();
     loop {
@@ -93,6 +93,8 @@ pub fn random(
 struct Choice {
     fault: &'static str,
     target: String,
+    /// Whether it does more than to deceive.
+    stops: bool,
     /// For how long it can silence somebody without a break.
     silent_ns: u64,
 }
@@ -128,6 +130,7 @@ fn options(
                 Ok(plan) => options.push(Choice {
                     fault: fault.name(),
                     target,
+                    stops: fault.stops(),
                     silent_ns: plan
                         .faults()
                         .iter()

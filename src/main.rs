@@ -3,6 +3,7 @@
 //! The program also is what runs inside a cluster: sandbox, agent, client, and the coordination
 //! service that it ships. Start reading in `batch.rs` (a suite) and `run/` (one run of it).
 
+mod abilities;
 mod batch;
 mod bench;
 mod check;

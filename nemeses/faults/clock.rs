@@ -90,8 +90,12 @@ impl Fault for Clock {
         vec![Capability::Clock]
     }
 
-    fn silent_ns(&self, _params: &Params, _flapping: bool, _for_ns: u64) -> u64 {
-        0
+    /// To whoever measures silence by the time of day, a jump forward is one.
+    fn silent_ns(&self, params: &Params, _flapping: bool, _for_ns: u64) -> u64 {
+        match params.text(DIRECTION.name) {
+            FORWARD => params.duration_ns(OFFSET.name),
+            _ => 0,
+        }
     }
 
     fn stops(&self) -> bool {

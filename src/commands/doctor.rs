@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::abilities;
 use crate::cli::DoctorArgs;
 use crate::result::Exit;
 
@@ -31,8 +32,14 @@ pub async fn doctor(args: DoctorArgs) -> Exit {
 
 type Versions<'a> = [(&'a str, Result<String, systems::Error>)];
 
-fn print_json(capabilities: &[cluster::Capability], systems: &Versions<'_>, usable: bool) {
-    let capabilities: Vec<_> = capabilities
+/// Whether this machine can do all that a fault needs.
+fn can(fault: &dyn nemeses::Fault, found: &[cluster::Capability]) -> bool {
+    let params = abilities::defaults(fault);
+    nemeses::refuse(fault, &params, &abilities::of(found)).is_empty()
+}
+
+fn print_json(found: &[cluster::Capability], systems: &Versions<'_>, usable: bool) {
+    let capabilities: Vec<_> = found
         .iter()
         .map(|capability| {
             json!({
@@ -52,12 +59,16 @@ fn print_json(capabilities: &[cluster::Capability], systems: &Versions<'_>, usab
             Err(error) => json!({ "name": name, "missing": error.to_string() }),
         })
         .collect();
-    let faults: Vec<_> = nemeses::FAULTS.iter().map(|fault| fault.name()).collect();
+    let faults: Vec<_> = nemeses::FAULTS
+        .iter()
+        .filter(|fault| usable && can(**fault, found))
+        .map(|fault| fault.name())
+        .collect();
     let all = json!({
         "backend": "local",
         "usable": usable,
         "capabilities": capabilities,
-        "faults": if usable { faults } else { Vec::new() },
+        "faults": faults,
         "systems": systems,
     });
     println!("{all:#}");
@@ -92,9 +103,12 @@ fn print_tables(capabilities: &[cluster::Capability], systems: &Versions<'_>, us
         ],
         rows,
     );
-    let can = if usable { "yes" } else { "NO" };
     let rows = nemeses::FAULTS.iter().map(|fault| {
-        [fault.name(), can, fault.about()]
+        let here = match usable && can(*fault, capabilities) {
+            true => "yes",
+            false => "NO",
+        };
+        [fault.name(), here, fault.about()]
             .map(str::to_owned)
             .to_vec()
     });

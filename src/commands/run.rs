@@ -6,6 +6,7 @@ use std::path::Path;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::abilities;
 use crate::batch::{self, Finished, Options};
 use crate::cli::RunArgs;
 use crate::progress::Reporter;
@@ -29,7 +30,7 @@ pub async fn run(args: RunArgs) -> Exit {
     if let Err(exit) = select(&mut suite, &args.cell) {
         return exit;
     }
-    if let Err(refusals) = refuse(&suite) {
+    if let Err(refusals) = refuse(&suite).await {
         for refusal in refusals {
             eprintln!("error: {refusal}");
         }
@@ -84,8 +85,8 @@ fn select(suite: &mut Suite, wanted: &[String]) -> Result<(), Exit> {
 }
 
 /// What this machine cannot do of what the suite asks: refused before anything starts.
-fn refuse(suite: &Suite) -> Result<(), Vec<String>> {
-    let mut refusals = Vec::new();
+async fn refuse(suite: &Suite) -> Result<(), Vec<String>> {
+    let mut refusals = abilities::refuse(suite).await;
     for cell in &suite.cells {
         if let Err(error) = cell.system.version() {
             refusals.push(format!("{}: {error}", cell.id));
