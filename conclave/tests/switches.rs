@@ -1,8 +1,9 @@
 //! Each switch makes its mistake, under the faults that the list of switches names for it; and
 //! without it the same faults do no harm (see the other files).
 //!
-//! Not here: `--no-fencing` (with the vault), `--wall-clock-leases` (a unit test of the leases, for
-//! no test may set the clock of the machine) and `--no-fsync` (a unit test of the storage).
+//! Not here: `--no-fencing` (with the vault), `--wall-clock-leases` (a unit test of the leases, and the
+//! suite of mutants, for no test may set the clock of the machine) and `--no-fsync` (a unit test of the
+//! storage).
 
 use crate::support::{Cluster, until};
 use crate::watches::Watch;
