@@ -2,19 +2,21 @@
 //!
 //! ```text
 //! event      0        1        2        3     ...
-//! times    [ 0      | 100ms  | 1s     | 1.1s  ]   u64
-//! kinds    [ invoke | ok     | invoke | ok    ]   u8
+//! times    [ 0      | 100ms  | 1s     | 1.1s  ]   as wide as the last one needs
+//! kinds    [ invoke | ok     | invoke | ok    ]   one byte
 //! partner  [ 1      | 0      | 3      | 2     ]   u32, NONE where an event stands alone
-//! f, process, node, key, value, error: numbers into the tables beside them
+//! f, process, node, key, value, error: numbers into the tables beside them, in columns that are
+//! as narrow as what they hold, and empty where nothing was said
 //! ```
 
+use crate::columns::{Narrow, Sparse};
 use crate::event::{Kind, Process};
 use crate::header::Header;
 use crate::symbols::Symbols;
 use crate::txn::{Mop, Word};
 use crate::values::{Packed, ValueRef, Values};
 
-/// Marks "no such event", "no node", "no key", "no error" in a column.
+/// Marks "no such event" in a column.
 pub const NONE: u32 = u32::MAX;
 
 /// All events of a run, in order, read-only. Made by [`crate::HistoryBuilder`].
@@ -22,14 +24,14 @@ pub const NONE: u32 = u32::MAX;
 pub struct History {
     /// The first line of the file.
     pub header: Header,
-    pub(crate) times: Vec<u64>,
+    pub(crate) times: Narrow,
     pub(crate) kinds: Vec<Kind>,
-    pub(crate) fs: Vec<u16>,
-    pub(crate) processes: Vec<u32>,
-    pub(crate) nodes: Vec<u32>,
-    pub(crate) keys: Vec<u32>,
-    pub(crate) packed: Vec<Packed>,
-    pub(crate) errors: Vec<u32>,
+    pub(crate) fs: Narrow,
+    pub(crate) processes: Narrow,
+    pub(crate) nodes: Sparse,
+    pub(crate) keys: Sparse,
+    pub(crate) packed: Narrow,
+    pub(crate) errors: Sparse,
     pub(crate) partners: Vec<u32>,
     pub(crate) function_names: Symbols,
     pub(crate) process_names: Vec<Process>,
@@ -42,12 +44,12 @@ pub struct History {
 impl History {
     /// How many events there are.
     pub fn len(&self) -> usize {
-        self.times.len()
+        self.kinds.len()
     }
 
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
-        self.times.is_empty()
+        self.kinds.is_empty()
     }
 
     /// The event with this index.
@@ -82,7 +84,7 @@ impl History {
 
     /// The time of the last event, 0 if there is none.
     pub fn end(&self) -> u64 {
-        self.times.last().copied().unwrap_or(0)
+        self.times.last().unwrap_or(0)
     }
 
     /// How many distinct keys there are; keys are numbered from 0 in order of first use.
@@ -132,8 +134,21 @@ impl History {
 
     /// Bytes that this history holds, for the budget of a checker.
     pub fn heap_bytes(&self) -> usize {
-        let per_event = 8 + 1 + 2 + 4 + 4 + 4 + 8 + 4 + 4;
-        self.times.capacity() * per_event + self.values.heap_bytes()
+        let narrow = [&self.times, &self.fs, &self.processes, &self.packed];
+        let sparse = [&self.nodes, &self.keys, &self.errors];
+        narrow
+            .iter()
+            .map(|column| column.heap_bytes())
+            .sum::<usize>()
+            + sparse
+                .iter()
+                .map(|column| column.heap_bytes())
+                .sum::<usize>()
+            + self.kinds.capacity()
+            + self.partners.capacity() * size_of::<u32>()
+            + self.process_names.capacity() * size_of::<Process>()
+            + self.key_values.capacity() * size_of::<Packed>()
+            + self.values.heap_bytes()
     }
 }
 
@@ -152,7 +167,7 @@ impl<'h> EventRef<'h> {
 
     /// Nanoseconds since the run began.
     pub fn time(self) -> u64 {
-        self.history.times[self.index]
+        self.history.times.get(self.index)
     }
 
     /// Invocation, completion, or something unasked.
@@ -164,12 +179,12 @@ impl<'h> EventRef<'h> {
     pub fn f(self) -> &'h str {
         self.history
             .function_names
-            .name(u32::from(self.history.fs[self.index]))
+            .name(self.history.fs.get(self.index) as u32)
     }
 
     /// The number of the process; see [`History::process_name`].
     pub fn process_id(self) -> u32 {
-        self.history.processes[self.index]
+        self.history.processes.get(self.index) as u32
     }
 
     /// The process.
@@ -179,14 +194,13 @@ impl<'h> EventRef<'h> {
 
     /// The node, where one is named.
     pub fn node(self) -> Option<&'h str> {
-        let node = self.history.nodes[self.index];
-        (node != NONE).then(|| self.history.node_names.name(node))
+        let node = self.history.nodes.get(self.index)?;
+        Some(self.history.node_names.name(node))
     }
 
     /// The number of the key, where one is named; see [`History::key_value`].
     pub fn key_id(self) -> Option<u32> {
-        let key = self.history.keys[self.index];
-        (key != NONE).then_some(key)
+        self.history.keys.get(self.index)
     }
 
     /// The key, where one is named.
@@ -196,13 +210,15 @@ impl<'h> EventRef<'h> {
 
     /// Argument or result.
     pub fn value(self) -> ValueRef<'h> {
-        self.history.values.view(self.history.packed[self.index])
+        self.history
+            .values
+            .view(Packed::from_bits(self.history.packed.get(self.index)))
     }
 
     /// The reason of a failure or an indeterminate result.
     pub fn error(self) -> Option<&'h str> {
-        let error = self.history.errors[self.index];
-        (error != NONE).then(|| self.history.error_names.name(error))
+        let error = self.history.errors.get(self.index)?;
+        Some(self.history.error_names.name(error))
     }
 
     /// Whether the nemesis did this.

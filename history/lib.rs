@@ -3,24 +3,29 @@
 //! A history is the append-only, totally ordered record of a run: every invocation and completion
 //! of every client process, every fault, and every observation of who leads. It is written by one
 //! recorder ([`writer::HistoryWriter`]), read back into compact columns ([`History`]) by
-//! [`reader`], and judged by the `checkers` crate. This crate knows nothing about clusters.
+//! [`formats`], and judged by the `checkers` crate. This crate knows nothing about clusters.
 
 pub mod builder;
 pub mod clock;
+mod columns;
 pub mod event;
+pub mod formats;
 pub mod header;
 mod history;
-pub mod reader;
+mod import;
+mod ops;
+mod source;
 pub mod symbols;
+mod syntax;
 pub mod txn;
 pub mod values;
 pub mod writer;
 
 pub use builder::HistoryBuilder;
 pub use event::{Event, Kind, Process};
+pub use formats::{Options, Read, read_bytes, read_bytes_with, read_path, read_path_with};
 pub use header::Header;
 pub use history::{EventRef, History, NONE, Op, Outcome};
-pub use reader::{Read, read_bytes, read_path};
 pub use txn::{Mop, MopKind, MopValue, Txn, Word};
 pub use values::{Packed, ValueRef};
 pub use writer::HistoryWriter;
@@ -46,6 +51,9 @@ pub enum Error {
         /// What was found and what was expected.
         message: String,
     },
+    /// The text is in no format that is known.
+    #[error("{0}")]
+    Unrecognised(String),
     /// The first line is not the header of a history that this version can read.
     #[error("line 1: {0}")]
     Header(String),

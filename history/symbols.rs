@@ -1,13 +1,14 @@
 //! Strings, each kept once and named by a small number.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 /// A table of distinct strings in order of first use.
 #[derive(Debug, Clone, Default)]
 pub struct Symbols {
     names: Vec<Arc<str>>,
-    index: HashMap<Arc<str>, u32>,
+    index: FxHashMap<Arc<str>, u32>,
 }
 
 impl Symbols {

@@ -12,8 +12,7 @@
 //! word      a small integer itself, or a place in the table of other words
 //! ```
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use crate::values::{Packed, ValueRef, Values};
@@ -25,6 +24,12 @@ pub struct Word(u32);
 const TABLED: u32 = 1 << 31;
 
 impl Word {
+    /// A small integer.
+    pub(crate) fn small(integer: u32) -> Word {
+        debug_assert!(integer < TABLED);
+        Word(integer)
+    }
+
     /// The word itself: below 2^31 the integer of that size, otherwise a place in a table.
     pub fn bits(self) -> u32 {
         self.0
@@ -85,7 +90,7 @@ pub enum MopValue {
 }
 
 /// One micro-operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mop {
     key: Word,
     at: u32,
@@ -122,6 +127,13 @@ impl Mop {
         self.key
     }
 
+    /// Whether `answer` is what this one may become: the same, and something read for nothing.
+    pub(crate) fn is_answered_by(self, answer: Mop) -> bool {
+        let is_unread = self.kind() == MopKind::Read && self.value() == MopValue::Nil;
+        let same_call = self.key == answer.key && self.kind() == answer.kind();
+        same_call && (is_unread || self == answer)
+    }
+
     /// What it wrote or read.
     pub fn value(self) -> MopValue {
         match self.meta >> 2 & 3 {
@@ -142,11 +154,17 @@ pub(crate) struct Txns {
     pub(crate) elements: Vec<Word>,
     /// What words beyond the small integers stand for.
     tabled: Vec<Packed>,
-    scalars: HashMap<u64, Word>,
-    others: HashMap<String, Word>,
+    scalars: FxHashMap<u64, Word>,
+    others: FxHashMap<String, Word>,
 }
 
 impl Txns {
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.mops.shrink_to_fit();
+        self.elements.shrink_to_fit();
+        self.tabled.shrink_to_fit();
+    }
+
     pub(crate) fn heap_bytes(&self) -> usize {
         self.mops.capacity() * size_of::<Mop>()
             + self.elements.capacity() * size_of::<Word>()
@@ -196,6 +214,19 @@ impl Values {
         self.txns.mops.len()
     }
 
+    /// Forgets the last micro-operations.
+    pub(crate) fn truncate_mops(&mut self, len: usize) {
+        self.txns.mops.truncate(len);
+    }
+
+    /// Adds the micro-operations of a transaction to the one that is being built.
+    pub(crate) fn repeat_mops(&mut self, txn: Packed) {
+        for at in self.view(txn).txn_range().unwrap_or_default() {
+            let mop = self.txns.mops[at];
+            self.txns.mops.push(mop);
+        }
+    }
+
     /// Adds a micro-operation to the transaction that is being built.
     pub fn push_mop(&mut self, mop: Mop) {
         self.txns.mops.push(mop);
@@ -205,6 +236,21 @@ impl Values {
     pub fn push_list(&mut self, words: impl IntoIterator<Item = Word>) -> MopValue {
         let start = self.txns.elements.len();
         self.txns.elements.extend(words);
+        self.end_list(start)
+    }
+
+    /// How many elements of lists there are: where the next list begins.
+    pub(crate) fn elements_len(&self) -> usize {
+        self.txns.elements.len()
+    }
+
+    /// Adds an element to the list that is being built.
+    pub(crate) fn push_element(&mut self, word: Word) {
+        self.txns.elements.push(word);
+    }
+
+    /// The list of all elements added since there were `start` of them.
+    pub(crate) fn end_list(&self, start: usize) -> MopValue {
         let end = u32::try_from(self.txns.elements.len())
             .expect("fewer than 2^32 elements in all lists that were read");
         let start = u32::try_from(start).expect("it is at most the end");
@@ -222,10 +268,15 @@ impl Values {
     /// A JSON value as a word.
     pub fn word_of(&mut self, value: &Value) -> Word {
         let packed = self.pack(value);
+        self.word_of_packed(packed)
+    }
+
+    /// A packed value as a word.
+    pub(crate) fn word_of_packed(&mut self, packed: Packed) -> Word {
         if packed.is_scalar() {
             return self.word(packed);
         }
-        let text = value.to_string();
+        let text = self.view(packed).to_string();
         if let Some(&word) = self.txns.others.get(&text) {
             return word;
         }
@@ -270,8 +321,11 @@ impl Values {
 #[derive(Clone, Copy)]
 pub struct Txn<'a> {
     pub(crate) values: &'a Values,
-    /// Its micro-operations in order.
+    /// Its micro-operations in order. Those of an invocation are kept once with those of its
+    /// answer, if that answers just them: its reads then hold what was read.
     pub mops: &'a [Mop],
+    /// Whether nothing is read yet.
+    pub(crate) asked: bool,
 }
 
 impl<'a> Txn<'a> {
@@ -290,6 +344,7 @@ impl<'a> Txn<'a> {
         let word = |word| self.word(word).to_json();
         let mop = |mop: &Mop| {
             let value = match mop.value() {
+                _ if self.asked && mop.kind() == MopKind::Read => Value::Null,
                 MopValue::Nil => Value::Null,
                 MopValue::One(one) => word(one),
                 MopValue::List { start, len } => {

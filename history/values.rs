@@ -14,7 +14,8 @@
 //! symbol               | string
 //! offset << 24 | length| list       (items follow each other in the arena)
 //! offset << 24 | length| map        (key symbol and value alternate in the arena)
-//! offset << 24 | length| transaction (micro-operations in columns of their own: `txn`)
+//! offset << 24 | length| transaction (micro-operations in columns of their own: `txn`); the
+//!                      | highest bit of the length says that nothing was read yet
 //! ```
 
 use serde_json::{Map, Number, Value};
@@ -32,6 +33,8 @@ const MAP: u64 = 6;
 const TXN: u64 = 7;
 
 const LENGTH_BITS: u32 = 24;
+/// In the length of a transaction: its reads were asked for and not answered yet.
+const ASKED: u64 = 1 << (LENGTH_BITS - 1);
 const INT_MAX: i64 = (1 << 60) - 1;
 const INT_MIN: i64 = -(1 << 60);
 
@@ -62,7 +65,33 @@ impl Packed {
 
     /// The transaction of so many micro-operations from `start` on.
     pub(crate) fn txn(start: usize, len: usize) -> Packed {
+        assert!(
+            (len as u64) < ASKED,
+            "a transaction of more than 8 million micro-operations"
+        );
         Packed::placed(start, len, TXN)
+    }
+
+    /// The same transaction as it was asked for: with nothing read yet.
+    pub(crate) fn asked(self) -> Packed {
+        debug_assert_eq!(self.tag(), TXN);
+        Packed(self.0 | ASKED << 3)
+    }
+
+    /// A place for a transaction that is not known yet.
+    pub(crate) fn awaited(slot: usize) -> Packed {
+        Packed::placed(slot, (ASKED - 1) as usize, TXN)
+    }
+
+    /// The slot, if this is a place for a transaction.
+    pub(crate) fn as_awaited(self) -> Option<usize> {
+        let is_awaited = self.tag() == TXN && self.range().len() as u64 == ASKED - 1;
+        is_awaited.then(|| self.range().start)
+    }
+
+    /// The value with this word.
+    pub(crate) fn from_bits(bits: u64) -> Packed {
+        Packed(bits)
     }
 
     fn placed(start: usize, len: usize, tag: u64) -> Packed {
@@ -71,6 +100,10 @@ impl Packed {
             "a value of more than 16 million parts"
         );
         Packed(((start as u64) << LENGTH_BITS | len as u64) << 3 | tag)
+    }
+
+    pub(crate) fn bool(value: bool) -> Packed {
+        Packed(u64::from(value) << 3 | BOOL)
     }
 
     /// Whether this is `null`.
@@ -98,7 +131,21 @@ impl Packed {
 
     fn range(self) -> std::ops::Range<usize> {
         let start = (self.payload() >> LENGTH_BITS) as usize;
-        start..start + (self.payload() & ((1 << LENGTH_BITS) - 1)) as usize
+        let most = if self.tag() == TXN { ASKED } else { ASKED << 1 };
+        start..start + (self.payload() & (most - 1)) as usize
+    }
+
+    /// Whether this is a transaction as it was asked for.
+    pub(crate) fn is_asked(self) -> bool {
+        self.tag() == TXN && self.payload() & ASKED != 0
+    }
+
+    pub(crate) fn is_list(self) -> bool {
+        self.tag() == LIST
+    }
+
+    pub(crate) fn is_txn(self) -> bool {
+        self.tag() == TXN
     }
 }
 
@@ -116,17 +163,17 @@ impl Values {
     pub fn pack(&mut self, value: &Value) -> Packed {
         match value {
             Value::Null => Packed::NULL,
-            Value::Bool(b) => Packed(u64::from(*b) << 3 | BOOL),
+            Value::Bool(b) => Packed::bool(*b),
             Value::Number(n) => self.pack_number(n),
-            Value::String(s) => Packed(u64::from(self.strings.intern(s)) << 3 | STRING),
+            Value::String(s) => self.pack_str(s),
             Value::Array(items) => {
                 let packed: Vec<Packed> = items.iter().map(|item| self.pack(item)).collect();
-                self.pack_slice(&packed, LIST)
+                self.pack_list(&packed)
             }
             Value::Object(map) => {
                 let mut packed = Vec::with_capacity(map.len() * 2);
                 for (key, item) in map {
-                    packed.push(Packed(u64::from(self.strings.intern(key)) << 3 | STRING));
+                    packed.push(self.pack_str(key));
                     packed.push(self.pack(item));
                 }
                 self.pack_slice(&packed, MAP)
@@ -134,7 +181,80 @@ impl Values {
         }
     }
 
-    fn pack_number(&mut self, number: &Number) -> Packed {
+    /// Packs a string.
+    pub(crate) fn pack_str(&mut self, text: &str) -> Packed {
+        Packed(u64::from(self.strings.intern(text)) << 3 | STRING)
+    }
+
+    /// Packs an integer; one beyond 64 bits is kept as the text of its digits.
+    pub(crate) fn pack_integer(&mut self, integer: i128) -> Packed {
+        if let Ok(int) = i64::try_from(integer) {
+            if (INT_MIN..=INT_MAX).contains(&int) {
+                return Packed::int(int);
+            }
+            return self.pack_number(&Number::from(int));
+        }
+        match u64::try_from(integer) {
+            Ok(large) => self.pack_number(&Number::from(large)),
+            Err(_) => self.pack_str(&integer.to_string()),
+        }
+    }
+
+    /// Packs a list of what is packed already.
+    pub(crate) fn pack_list(&mut self, items: &[Packed]) -> Packed {
+        self.pack_slice(items, LIST)
+    }
+
+    /// Packs a map of what is packed already: string and value alternate. Of entries with the same
+    /// key the last one counts.
+    pub(crate) fn pack_map(&mut self, items: &[Packed]) -> Packed {
+        let mut entries: Vec<(Packed, Packed)> = items
+            .chunks_exact(2)
+            .map(|entry| (entry[0], entry[1]))
+            .collect();
+        let name = |entry: &(Packed, Packed)| self.strings.name(entry.0.payload() as u32);
+        entries.sort_by(|a, b| name(a).cmp(name(b)));
+        entries.reverse();
+        entries.dedup_by_key(|entry| entry.0);
+        let flat: Vec<Packed> = entries
+            .iter()
+            .rev()
+            .flat_map(|&(key, value)| [key, value])
+            .collect();
+        self.pack_slice(&flat, MAP)
+    }
+
+    /// What is there now, to come back to.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            arena: self.arena.len(),
+            numbers: self.numbers.len(),
+            mops: self.txns.mops.len(),
+            elements: self.txns.elements.len(),
+        }
+    }
+
+    /// Forgets what was packed since; strings and words keep their numbers.
+    pub(crate) fn back_to(&mut self, mark: Mark) {
+        self.arena.truncate(mark.arena);
+        self.numbers.truncate(mark.numbers);
+        self.txns.mops.truncate(mark.mops);
+        self.txns.elements.truncate(mark.elements);
+    }
+
+    /// The items of a packed list.
+    pub(crate) fn items(&self, list: Packed) -> &[Packed] {
+        debug_assert!(list.is_list());
+        &self.arena[list.range()]
+    }
+
+    /// The micro-operations of a packed transaction.
+    pub(crate) fn mops_of(&self, txn: Packed) -> &[crate::txn::Mop] {
+        debug_assert!(txn.is_txn());
+        &self.txns.mops[txn.range()]
+    }
+
+    pub(crate) fn pack_number(&mut self, number: &Number) -> Packed {
         if let Some(int) = number.as_i64()
             && (INT_MIN..=INT_MAX).contains(&int)
         {
@@ -158,6 +278,13 @@ impl Values {
         }
     }
 
+    /// Gives back the room that was taken for growth.
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.arena.shrink_to_fit();
+        self.numbers.shrink_to_fit();
+        self.txns.shrink_to_fit();
+    }
+
     /// Bytes held by arena and tables, as an estimate of what they cost.
     pub fn heap_bytes(&self) -> usize {
         self.arena.capacity() * size_of::<Packed>()
@@ -165,6 +292,15 @@ impl Values {
             + self.strings.iter().map(|s| s.len() + 64).sum::<usize>()
             + self.txns.heap_bytes()
     }
+}
+
+/// How much was packed at some moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    arena: usize,
+    numbers: usize,
+    mops: usize,
+    elements: usize,
 }
 
 /// A packed value together with the arena that explains it.
@@ -250,6 +386,7 @@ impl<'a> ValueRef<'a> {
         (self.packed.tag() == TXN).then(|| Txn {
             values: self.values,
             mops: &self.values.txns.mops[self.packed.range()],
+            asked: self.packed.is_asked(),
         })
     }
 

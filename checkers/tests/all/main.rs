@@ -7,6 +7,7 @@ mod docs;
 mod made;
 mod models;
 mod oracles;
+mod public;
 mod public_bugs;
 mod registry;
 #[path = "../../script.rs"]

@@ -1,31 +1,39 @@
-//! Reads the history file back.
+//! Our own history file, `history.jsonl`: a header, then one event a line.
 //!
 //! A last line that is torn (no line end, or no whole JSON object) is dropped with a warning: that
 //! is what a crash leaves. Anything else that is not an event is an error with line and column.
-//! A file that begins with the magic number of zstd is unpacked first; a torn last frame is
-//! treated like a torn last line.
-
-use std::io::Read as _;
-use std::path::Path;
+//! A torn last frame of a compressed file is treated like a torn last line.
 
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::{Format, Options, Reader};
 use crate::Error;
 use crate::builder::HistoryBuilder;
 use crate::event::{Event, Kind, Process};
 use crate::header::{FORMAT_VERSION, Header};
 use crate::history::History;
+use crate::source::Source;
 
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+pub(super) struct Schism;
 
-/// A history as read, with what the reader has to say about the file.
-#[derive(Debug)]
-pub struct Read {
-    /// The events.
-    pub history: History,
-    /// What was dropped, in words; empty for an undamaged file.
-    pub warnings: Vec<String>,
+impl Format for Schism {
+    fn name(&self) -> &'static str {
+        "schism"
+    }
+
+    fn about(&self) -> &'static str {
+        "our own history.jsonl: a header, then one event a line"
+    }
+
+    fn recognises(&self, begin: &[u8]) -> bool {
+        let line = begin
+            .split(|&byte| byte == b'\n')
+            .next()
+            .unwrap_or_default();
+        line.trim_ascii_start().starts_with(b"{")
+            && memchr::memmem::find(line, b"\"schism\"").is_some()
+    }
 }
 
 #[derive(Deserialize)]
@@ -47,110 +55,67 @@ struct Line {
     error: Option<String>,
 }
 
-/// Reads a history file.
-///
-/// # Errors
-/// [`Error::Io`] if it cannot be read, otherwise as [`read_bytes`].
-pub fn read_path(path: &Path) -> Result<Read, Error> {
-    let bytes = std::fs::read(path).map_err(|source| Error::Io {
-        path: path.display().to_string(),
-        source,
-    })?;
-    read_bytes(&bytes)
-}
-
-/// Reads a history from memory.
-///
-/// # Errors
-/// [`Error::Header`] if the first line is no header of a known version, [`Error::Malformed`] for a
-/// line in the middle that is no event, [`Error::Inconsistent`] if the events contradict each other.
-pub fn read_bytes(bytes: &[u8]) -> Result<Read, Error> {
-    let mut warnings = Vec::new();
-    if bytes.starts_with(&ZSTD_MAGIC) {
-        let unpacked = unpack(bytes, &mut warnings)?;
-        return read_lines(&unpacked, warnings);
-    }
-    read_lines(bytes, warnings)
-}
-
-fn unpack(bytes: &[u8], warnings: &mut Vec<String>) -> Result<Vec<u8>, Error> {
-    let io = |source| Error::Io {
-        path: "zstd stream".to_owned(),
-        source,
-    };
-    let mut decoder = zstd::stream::read::Decoder::new(bytes).map_err(io)?;
-    let mut unpacked = Vec::new();
-    let mut chunk = vec![0; 1 << 16];
-    loop {
-        match decoder.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(count) => unpacked.extend_from_slice(&chunk[..count]),
-            Err(error) if unpacked.is_empty() => return Err(io(error)),
-            Err(error) => {
-                warnings.push(format!("the compressed file ends early ({error})"));
-                break;
-            }
-        }
-    }
-    Ok(unpacked)
-}
-
-fn read_lines(bytes: &[u8], mut warnings: Vec<String>) -> Result<Read, Error> {
-    let mut lines = Lines {
-        rest: bytes,
-        number: 0,
-    };
-    let header = match lines.next() {
-        Some(line) => parse_header(line.text)?,
-        None => {
+impl Reader for Schism {
+    fn read(&self, source: &mut Source<'_>, _: &Options) -> Result<History, Error> {
+        let Some(line) = source.line()? else {
             return Err(Error::Header(
                 "the file is empty; expected a header".to_owned(),
             ));
-        }
-    };
-    let mut builder = HistoryBuilder::new(header);
-    let mut index = 0;
-    for line in lines {
-        if line.text.trim_ascii().is_empty() {
-            continue;
-        }
-        let parsed: Line = match serde_json::from_slice(line.text) {
-            Ok(parsed) => parsed,
-            Err(error) if line.is_last && (error.is_eof() || !line.ended) => {
-                warnings.push(format!(
-                    "line {} is torn and was dropped ({} bytes)",
-                    line.number,
-                    line.text.len()
-                ));
-                break;
-            }
-            Err(error) => return Err(malformed(line.number, &error)),
         };
-        if let Some(i) = parsed.i
-            && i != index
-        {
-            return Err(Error::Malformed {
-                line: line.number,
-                column: 0,
-                message: format!("event {i} stands where event {index} is expected"),
-            });
-        }
-        builder
-            .push(&into_event(parsed))
-            .map_err(|error| match error {
-                Error::Inconsistent { message, .. } => Error::Malformed {
-                    line: line.number,
+        let header = parse_header(&source.text()[..line.len])?;
+        source.take(line.whole());
+        let mut builder = HistoryBuilder::new(header);
+        let mut index = 0;
+        while let Some(line) = source.line()? {
+            let text = &source.text()[..line.len];
+            if !text.trim_ascii().is_empty() {
+                let parsed: Line = match serde_json::from_slice(text) {
+                    Ok(parsed) => parsed,
+                    Err(error)
+                        if is_last(source, line.whole())? && (error.is_eof() || !line.ended) =>
+                    {
+                        let number = source.line_at(0);
+                        source.warnings().push(format!(
+                            "line {number} is torn and was dropped ({} bytes)",
+                            line.len
+                        ));
+                        break;
+                    }
+                    Err(error) => return Err(malformed(source.line_at(0), &error)),
+                };
+                push(parsed, index, &mut builder).map_err(|message| Error::Malformed {
+                    line: source.line_at(0),
                     column: 0,
                     message,
-                },
-                other => other,
-            })?;
-        index += 1;
+                })?;
+                index += 1;
+            }
+            source.take(line.whole());
+        }
+        Ok(builder.finish())
     }
-    Ok(Read {
-        history: builder.finish(),
-        warnings,
-    })
+}
+
+/// Whether nothing follows the next bytes.
+fn is_last(source: &mut Source<'_>, count: usize) -> Result<bool, Error> {
+    if source.text().len() == count && !source.is_over() {
+        source.more()?;
+    }
+    Ok(source.text().len() == count)
+}
+
+fn push(parsed: Line, index: u64, builder: &mut HistoryBuilder) -> Result<(), String> {
+    if let Some(i) = parsed.i
+        && i != index
+    {
+        return Err(format!("event {i} stands where event {index} is expected"));
+    }
+    builder
+        .push(&into_event(parsed))
+        .map_err(|error| match error {
+            Error::Inconsistent { message, .. } => message,
+            other => other.to_string(),
+        })
 }
 
 fn parse_header(text: &[u8]) -> Result<Header, Error> {
@@ -197,41 +162,10 @@ fn into_event(line: Line) -> Event {
     }
 }
 
-struct Lines<'a> {
-    rest: &'a [u8],
-    number: usize,
-}
-
-struct TextLine<'a> {
-    text: &'a [u8],
-    number: usize,
-    ended: bool,
-    is_last: bool,
-}
-
-impl<'a> Iterator for Lines<'a> {
-    type Item = TextLine<'a>;
-
-    fn next(&mut self) -> Option<TextLine<'a>> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        self.number += 1;
-        let end = self.rest.iter().position(|&byte| byte == b'\n');
-        let text = &self.rest[..end.unwrap_or(self.rest.len())];
-        self.rest = &self.rest[end.map_or(self.rest.len(), |end| end + 1)..];
-        Some(TextLine {
-            text,
-            number: self.number,
-            ended: end.is_some(),
-            is_last: self.rest.is_empty(),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::formats::read_bytes;
     use crate::writer::HistoryWriter;
     use proptest::prelude::*;
     use serde_json::json;
@@ -370,9 +304,13 @@ mod tests {
 
     #[test]
     fn other_files_and_versions_are_refused() {
+        for text in ["", "hello\n"] {
+            assert!(matches!(
+                read_bytes(text.as_bytes()),
+                Err(Error::Unrecognised(_))
+            ));
+        }
         for (text, says) in [
-            ("", "empty"),
-            ("hello\n", "expected a header"),
             (r#"{"schism":1,"kind":"result"}"#, "`result`"),
             (r#"{"schism":9,"kind":"history"}"#, "version 9"),
         ] {
