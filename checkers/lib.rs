@@ -24,14 +24,11 @@ mod registers;
 mod script;
 mod sessions;
 mod shrink;
-#[expect(
-    dead_code,
-    reason = "the checkers of transactions are being built on it"
-)]
 mod transactions;
 mod verdict;
 mod words;
 
+mod append;
 mod availability;
 mod causal;
 mod convergence;
@@ -104,6 +101,7 @@ pub static CHECKERS: &[&dyn Checker] = &[
     &writes_follow_reads::WritesFollowReads,
     &causal::Causal,
     &sequential::Sequential,
+    &append::Append,
     &lost_writes::LostWrites,
     &convergence::Convergence,
     &watch::Watch,

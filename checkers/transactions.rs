@@ -5,6 +5,11 @@
 //! which isolation levels forbid what.
 
 pub(crate) mod anomalies;
+pub(crate) mod cycles;
+pub(crate) mod dsg;
 pub(crate) mod graph;
 pub(crate) mod input;
 pub(crate) mod levels;
+pub(crate) mod report;
+pub(crate) mod tell;
+mod walk;

@@ -28,7 +28,12 @@ fn main() {
     }
     for checker in CHECKERS {
         let judged = histories_of(checker.name());
-        assert!(judged > 0, "{} is not measured", checker.name());
+        let is_elsewhere = MEASURED_ELSEWHERE.contains(&checker.name());
+        assert!(
+            judged > 0 || is_elsewhere,
+            "{} is not measured",
+            checker.name()
+        );
     }
 }
 
@@ -44,6 +49,9 @@ fn measure(name: &str, title: &str, history: &History) {
         found.verdict.describe()
     );
 }
+
+/// Measured by `benches/transactions.rs`.
+const MEASURED_ELSEWHERE: &[&str] = &["append"];
 
 type Made = (&'static str, fn() -> History, &'static [&'static str]);
 

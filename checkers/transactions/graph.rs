@@ -162,6 +162,42 @@ impl Graph {
         &self.edges[self.starts[vertex] as usize..self.starts[vertex + 1] as usize]
     }
 
+    /// All edges, by their sources.
+    pub(crate) fn all(&self) -> &[Edge] {
+        &self.edges
+    }
+
+    /// The same graph, its edges sorted, without those that say nothing new: of equal ones one
+    /// is kept, and beside a ww or wr edge all others between the same two vertices are left out,
+    /// so that a cycle is named by the strongest dependencies that make it.
+    pub(crate) fn without_parallels(mut self) -> Graph {
+        let mut kept = 0;
+        for vertex in 0..self.len() {
+            let range = self.starts[vertex] as usize..self.starts[vertex + 1] as usize;
+            self.edges[range.clone()].sort_unstable();
+            self.starts[vertex] = u32::try_from(kept).expect("no more edges than before");
+            let first = kept;
+            for at in range {
+                let edge = self.edges[at];
+                let last = (kept > first).then(|| self.edges[kept - 1]);
+                let is_new = last.is_none_or(|last| {
+                    last.target() != edge.target() || last != edge && last.dep() > Dep::Wr
+                });
+                if is_new {
+                    self.edges[kept] = edge;
+                    kept += 1;
+                }
+            }
+        }
+        *self
+            .starts
+            .last_mut()
+            .expect("one start more than vertices") =
+            u32::try_from(kept).expect("no more edges than before");
+        self.edges.truncate(kept);
+        self
+    }
+
     /// Bytes that it holds.
     pub(crate) fn heap_bytes(&self) -> u64 {
         4 * (self.starts.capacity() + self.edges.capacity()) as u64

@@ -3,8 +3,10 @@
 
 use std::ops::Range;
 
-use history::{EventRef, History, Kind, Mop, MopKind, Outcome, Word};
+use history::{EventRef, Header, History, Kind, Mop, MopKind, Outcome, Word};
 use rustc_hash::FxHashMap;
+
+use crate::params::{Param, Takes};
 
 /// The completion of a transaction that was never answered; no session, no key.
 pub(crate) const NEVER: u32 = u32::MAX;
@@ -38,6 +40,36 @@ pub(crate) enum Ties {
         /// Error of the clocks, in nanoseconds.
         error_ns: u64,
     },
+}
+
+/// Whether events at the same time are ordered.
+pub(crate) const TIES: Param = Param {
+    name: "ties",
+    takes: Takes::Word(&["ordered", "concurrent"]),
+    default: "ordered",
+    about: "`ordered`: events are ordered as they stand in the history; `concurrent`: by their \
+            times alone, so that equal ones are not",
+};
+
+/// How wrong the times of events may be.
+pub(crate) const CLOCK_ERROR: Param = Param {
+    name: "clock_error_ms",
+    takes: Takes::Ms,
+    default: "0",
+    about: "with `ties` = `concurrent`, what ended less than this before something else began is \
+            not before it",
+};
+
+impl Ties {
+    /// What the header declares.
+    pub(crate) fn of(header: &Header) -> Ties {
+        if TIES.word(header) == "ordered" {
+            return Ties::Ordered;
+        }
+        Ties::Concurrent {
+            error_ns: header.param_ms(CLOCK_ERROR.name).unwrap_or(0),
+        }
+    }
 }
 
 impl<'h> Transactions<'h> {
@@ -122,8 +154,9 @@ impl<'h> Transactions<'h> {
         &self.history.elements()[start as usize..(start + len) as usize]
     }
 
-    /// For each transaction the first one that began after it had ended, and with it all later
-    /// ones; their number if there is none.
+    /// For each transaction that happened the first one that began after it had ended, and with it
+    /// all later ones. The number of transactions if there is none, and for a transaction that is
+    /// not known to have ended or that did not happen.
     pub(crate) fn first_after(&self, ties: Ties) -> Vec<u32> {
         let time = |event: u32| self.history.event(event as usize).time();
         let mut found = Vec::with_capacity(self.len());
@@ -132,7 +165,7 @@ impl<'h> Transactions<'h> {
                 Ties::Ordered => begin > end,
                 Ties::Concurrent { error_ns } => time(begin) > time(end).saturating_add(error_ns),
             };
-            found.push(if end == NEVER {
+            found.push(if self.outcome[txn] != Outcome::Ok {
                 number(self.len())
             } else {
                 number(gallop(&self.invoke, txn + 1, after))
@@ -272,11 +305,11 @@ mod tests {
         };
         assert_eq!(all.list(start, len).len(), 2);
         assert_eq!(all.complete[1], NEVER);
-        assert_eq!(all.first_after(Ties::Ordered), [3, 4, 3, 4]);
+        assert_eq!(all.first_after(Ties::Ordered), [3, 4, 4, 4]);
         let close = Ties::Concurrent {
             error_ns: 1_000_000,
         };
-        assert_eq!(all.first_after(close), [4, 4, 3, 4]);
+        assert_eq!(all.first_after(close), [4, 4, 4, 4]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! An oracle looks at all pairs, all instants or all orders; it shares no code with the checker.
 
+mod appends;
 mod causal;
 mod ends;
 mod locks;

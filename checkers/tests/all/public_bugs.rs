@@ -177,3 +177,101 @@ fn a_stale_read_of_what_cas_wrote_is_told_as_such() {
     assert!(told.summary.contains("read by P4"), "{}", told.summary);
     assert!(!told.summary.contains("nobody"), "{}", told.summary);
 }
+
+fn append(level: &str, text: &str) -> Checked {
+    check("append", &format!("param level \"{level}\"\n{text}"))
+}
+
+/// elle#21: what one session did before the other's transaction began is seen by it.
+#[test]
+fn sessions_count_where_the_level_says_so() {
+    let text = r#"
+        0-1 A txn - [["r","x",null],["append","y",1]] -> [["r","x",[1]],["append","y",1]]
+        0-1 B txn - [["r","y",null]] -> [["r","y",[1]]]
+        2-3 B txn - [["append","x",1]] -> [["append","x",1]]"#;
+    for (level, verdict) in [
+        ("serializable", Verdict::Valid),
+        ("causal-cerone", Verdict::Valid),
+        ("strong-session-read-committed", Verdict::Invalid),
+        ("strong-session-serializable", Verdict::Invalid),
+        ("strict-serializable", Verdict::Invalid),
+    ] {
+        assert_eq!(append(level, text).verdict, verdict, "{level}");
+    }
+    let counting = format!("param session_order \"always\"\n{text}");
+    assert_eq!(append("causal-cerone", &counting).verdict, Verdict::Invalid);
+}
+
+/// elle-cli#47, with lists: serializable, but not in the order of sessions.
+#[test]
+fn a_later_read_of_an_own_session_may_be_of_an_earlier_version() {
+    let text = r#"
+        0-1 P1 txn - [["append","x",1]] -> [["append","x",1]]
+        2-3 P2 txn - [["append","x",2]] -> [["append","x",2]]
+        4-5 P1 txn - [["r","x",null]] -> [["r","x",[2]]]
+        6-7 P2 txn - [["r","x",null]] -> [["r","x",[2,1]]]"#;
+    assert_eq!(append("serializable", text).verdict, Verdict::Valid);
+    for level in ["strong-session-serializable", "strict-serializable"] {
+        assert_eq!(append(level, text).verdict, Verdict::Invalid, "{level}");
+    }
+}
+
+/// elle#8, with lists: what nobody appended cannot be read.
+#[test]
+fn a_read_of_what_nobody_appended_is_convicted() {
+    let text = r#"
+        0-1 A txn - [["append","x",1]] -> [["append","x",1]]
+        2-3 A txn - [["r","x",null]] -> [["r","x",[1,2]]]"#;
+    assert_eq!(append("read-committed", text).verdict, Verdict::Invalid);
+    let found = append("strict-serializable", text);
+    let told = found.counterexample.expect("a counterexample");
+    assert!(
+        told.summary.contains("which nobody appended"),
+        "{}",
+        told.summary
+    );
+}
+
+/// maelstrom#57: an answer that leaves micro-operations out is no answer.
+#[test]
+fn an_answer_without_all_micro_operations_is_refused() {
+    let text = r#"0-1 A txn - [["r","a",null],["append","b",1]] -> [["r","a",null]]"#;
+    match append("strict-serializable", text).verdict {
+        Verdict::Unknown(checkers::Reason::Coverage(text)) => {
+            assert!(text.contains("event 0"), "{text}");
+        }
+        other => panic!("expected unknown, got {other:?}"),
+    }
+}
+
+/// yugabyte/jepsen#53: a transaction reads its own appends in the order in which it made them.
+#[test]
+fn own_appends_are_read_in_their_order() {
+    let text = r#"0-1 A txn - [["r","x",null],["append","x",1],["append","x",2],["r","x",null]] -> [["r","x",null],["append","x",1],["append","x",2],["r","x",[1,2]]]"#;
+    assert_eq!(append("strict-serializable", text).verdict, Verdict::Valid);
+    let turned = text.replace("[1,2]", "[2,1]");
+    assert_eq!(append("read-atomic", &turned).verdict, Verdict::Invalid);
+}
+
+/// An element that is appended twice belongs to nobody: both appends are named.
+#[test]
+fn elements_must_be_distinct() {
+    let text = r#"
+        0-1 A txn - [["append","x",1]] -> [["append","x",1]]
+        2-3 A txn - [["append","x",1]] -> [["append","x",1]]
+        4-5 A txn - [["r","x",null]] -> [["r","x",[1,1]]]"#;
+    match append("strict-serializable", text).verdict {
+        Verdict::Unknown(checkers::Reason::Coverage(text)) => {
+            assert!(text.contains("events 0 and 2"), "{text}");
+        }
+        other => panic!("expected unknown, got {other:?}"),
+    }
+    // Appended once and there twice is another matter.
+    let once = text.replace(
+        "[[\"append\",\"x\",1]] -> [[\"append\",\"x\",1]]\n        4",
+        "[] -> []\n        4",
+    );
+    let found = append("read-uncommitted", &once);
+    assert_eq!(found.verdict, Verdict::Invalid);
+    assert_eq!(found.counted("anomalies:duplicate-elements"), Some(1));
+}

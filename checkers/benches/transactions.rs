@@ -1,0 +1,144 @@
+//! What the checkers of transactions cost, beside their targets: seconds on one core, as a multiple
+//! of the time that reading all columns of the history once takes, and the peak of memory.
+//!
+//! `cargo bench -p checkers --bench transactions`, with the number of transactions if it is another
+//! than 1000000, and the part of a name to run only what contains it. Making histories is not
+//! measured; their columns count as memory.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use checkers::{Budget, Checked, find};
+use history::History;
+use history::clock::Clock;
+
+#[path = "../simulator.rs"]
+mod simulator;
+
+use simulator::{Database, Load};
+
+/// Counts what is allocated, and the most that was.
+struct Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is passed on to the system's allocator; only numbers are kept beside it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(held, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the pointer came from `alloc` above, which is the system's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const ROUNDS: usize = 3;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let given = args.iter().find_map(|arg| arg.parse().ok());
+    let txns: u64 = given.unwrap_or(1_000_000);
+    let wanted = args
+        .iter()
+        .find(|arg| !arg.starts_with("--") && arg.parse::<u64>().is_err());
+    println!(
+        "{:<22} {:>10} {:>9} {:>9} {:>7} {:>10} {:>10}  verdict",
+        "database", "txns", "seconds", "target", "x read", "check MB", "all MB"
+    );
+    for database in [
+        Database::StrictSerializable,
+        Database::SnapshotIsolation,
+        Database::StaleReads,
+        Database::LostAppends,
+        Database::ReadUncommitted,
+    ] {
+        let name = format!("{database:?}");
+        if wanted.is_none_or(|part| name.contains(part.as_str())) {
+            measure(&name, Load::of(database, txns));
+        }
+    }
+}
+
+fn measure(name: &str, load: Load) {
+    let made = simulator::history(load);
+    let history_bytes = HELD.load(Ordering::Relaxed);
+    let (mut seconds, mut read, mut peak) = (f64::MAX, f64::MAX, 0);
+    let mut verdict = String::new();
+    for _ in 0..ROUNDS {
+        read = read.min(timed(|| bandwidth_pass(&made)).0);
+        PEAK.store(HELD.load(Ordering::Relaxed), Ordering::Relaxed);
+        let before = HELD.load(Ordering::Relaxed);
+        let (took, found) = timed(|| check(&made));
+        peak = PEAK.load(Ordering::Relaxed) - before;
+        seconds = seconds.min(took);
+        verdict = told(&found);
+    }
+    let target = if load.txns >= 10_000_000 {
+        1.2e-6
+    } else if load.txns <= 100_000 {
+        0.8e-6
+    } else {
+        1.0e-6
+    };
+    println!(
+        "{name:<22} {:>10} {seconds:>9.3} {:>9.3} {:>7.1} {:>10.1} {:>10.1}  {verdict}",
+        load.txns,
+        target * load.txns as f64,
+        seconds / read,
+        peak as f64 / 1e6,
+        (peak + history_bytes) as f64 / 1e6,
+    );
+}
+
+fn check(history: &History) -> Checked {
+    let checker = find("append").expect("the checker");
+    checkers::run(checker, history, &Budget::new(u64::MAX, u64::MAX))
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let (clock, before) = (Clock::start(), on_cpu());
+    let result = work();
+    let spent = match (before, on_cpu()) {
+        (Some(before), Some(after)) => after - before,
+        _ => clock.now(),
+    };
+    (spent as f64 / 1e9, result)
+}
+
+/// Nanoseconds that this thread has run, where the kernel says so: what others do on this machine
+/// matters less to it than to a clock.
+fn on_cpu() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+/// Reads micro-operations, elements and events once.
+fn bandwidth_pass(history: &History) -> u64 {
+    let mops = history.mops().iter().map(|mop| u64::from(mop.key().bits()));
+    let elements = history.elements().iter().map(|word| u64::from(word.bits()));
+    let events = history.events().map(|event| event.time());
+    let sum = mops
+        .chain(elements)
+        .chain(events)
+        .fold(0, u64::wrapping_add);
+    std::hint::black_box(sum)
+}
+
+fn told(found: &Checked) -> String {
+    let anomalies = found.counts.iter().filter_map(|(name, count)| {
+        let name = name.strip_prefix("anomalies:")?;
+        Some(format!("{name}={count}"))
+    });
+    let anomalies: Vec<String> = anomalies.collect();
+    format!("{} {}", found.verdict.describe(), anomalies.join(" "))
+}
