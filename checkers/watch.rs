@@ -1,12 +1,19 @@
 //! `watch`: a watcher sees every change, once, in order, also after it was interrupted.
+//!
+//! What one watcher got is a [`stream::Stream`]; [`guarantees`] has one function for each of the
+//! nine guarantees that etcd gives for it.
 
-use history::{EventRef, History, Kind, NONE, ValueRef};
-use rustc_hash::{FxHashMap, FxHashSet};
+mod guarantees;
+mod stream;
 
-use crate::ident::{Ident, integer, integer_at};
+use history::History;
+
 use crate::params::{Param, Takes};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
+
+use guarantees::{Broken, GUARANTEES, Guarantee};
+use stream::{Known, Stream, What, streams};
 
 /// A watcher sees every change, once, in order.
 pub struct Watch;
@@ -18,17 +25,23 @@ impl Checker for Watch {
 
     fn promise(&self) -> &'static str {
         "A watcher sees the changes in the order of their revisions, each once, and none is left \
-         out between two that it sees, also across an interruption."
+         out between two that it sees, also across an interruption; changes of one revision come \
+         together, progress says what has come, and each event is one that was asked for and tells \
+         rightly what was there before."
     }
 
     fn method(&self) -> &'static str {
-        "The events of one watcher and key are one stream, interrupted or not. Revisions must not \
-         go back, no event may come twice, and every revision that is known to be committed (header \
-         `committed_revisions`, else the `revision` that answers of writes tell) must come before \
-         a later one does. A `watch` that asks for a revision to begin `from` says where the \
-         stream goes on: earlier revisions may come again, and all later ones must come. A \
-         missing end is counted, not judged. O(n log n). Source: the watch guarantees of etcd: \
-         ordered, unique, reliable, atomic, resumable; etcd issues 18089, 19179 and 17529."
+        "The events of one watcher and key are one stream, interrupted or not; an `event` is one \
+         change or, under `events`, a list of them, `progress` says up to which revision all has \
+         come, and a `watch` that asks for a revision to begin `from` says where the stream goes \
+         on: earlier revisions may come again, and all later ones must come. Nine functions, one \
+         for each guarantee of etcd: ordered, unique, reliable, atomic, resumable, bookmarkable, \
+         filtered, prev-kv, is-create. What must come are the revisions that are known to be \
+         committed (`committed_revisions`, for streams of all keys or the only one, and what \
+         answers of writes tell as `revision`, for those of the key). What was there before is what \
+         the stream itself said last. A missing end is counted, not judged, and a guarantee of \
+         which nothing speaks is named in a note. O(n log n). Source: etcd API guarantees and API \
+         reference (v3.6); etcd issues 18089, 19179 and 17529."
     }
 
     fn params(&self) -> &'static [Param] {
@@ -45,9 +58,30 @@ impl Checker for Watch {
             ("watchers", "streams of events"),
             ("events", "events seen"),
             ("committed", "revisions known to be committed"),
-            ("gaps", "revisions left out of a stream"),
             ("out_of_order", "events whose revision went back"),
             ("repeated", "events that came twice"),
+            ("gaps", "revisions left out of a stream"),
+            (
+                "split",
+                "lists that go on with the revision of the list before",
+            ),
+            (
+                "not_resumed",
+                "revisions left out, or too old, where a stream was resumed",
+            ),
+            (
+                "progress_wrong",
+                "revisions that progress says have come, and that had not",
+            ),
+            ("not_asked_for", "events that the watch did not ask for"),
+            (
+                "prev_wrong",
+                "events with another previous value than was there",
+            ),
+            (
+                "create_wrong",
+                "events that are wrong about whether the key is new",
+            ),
             (
                 "missing_at_end",
                 "revisions after the last event of their stream",
@@ -55,221 +89,97 @@ impl Checker for Watch {
         ]
     }
 
-    fn check(&self, history: &History, _budget: &Budget) -> Checked {
-        let committed = committed(history);
-        let mut streams = Streams {
-            committed: &committed,
-            streams: FxHashMap::default(),
-            events: 0,
-            gaps: 0,
-            out_of_order: 0,
-            repeated: 0,
-            first: None,
-        };
-        for event in history.events() {
-            if event.is_unasked() && event.f() == "event" {
-                streams.event(event);
-            } else if event.kind() == Kind::Ok && event.f() == "watch" {
-                streams.resumed(event);
-            }
-        }
-        if streams.events == 0 {
+    fn check(&self, history: &History, budget: &Budget) -> Checked {
+        let known = Known::of(history);
+        let all = streams(history);
+        let events: usize = all.iter().map(Stream::event_count).sum();
+        if events == 0 {
             return Checked::unknown(Reason::NotApplicable("no watcher saw an event".to_owned()));
         }
-        let at_end: usize = streams
-            .streams
-            .values()
-            .map(|stream| {
-                committed.len() - committed.partition_point(|&revision| revision <= stream.at)
-            })
-            .sum();
-        let result = match &streams.first {
-            None => Checked::valid(),
-            Some(broken) => tell(history, broken),
-        };
-        let result = if committed.is_empty() {
-            result.note("no committed revision is known: completeness was not judged")
-        } else {
-            result
-        };
-        result
-            .count("watchers", streams.streams.len() as u64)
-            .count("events", streams.events)
-            .count("committed", committed.len() as u64)
-            .count("gaps", streams.gaps)
-            .count("out_of_order", streams.out_of_order)
-            .count("repeated", streams.repeated)
-            .count("missing_at_end", at_end as u64)
-    }
-}
-
-/// The committed revisions, sorted, each once.
-fn committed(history: &History) -> Vec<i128> {
-    let given = history.header.params.get("committed_revisions");
-    let mut revisions: Vec<i128> = match given.and_then(serde_json::Value::as_array) {
-        Some(list) => list
-            .iter()
-            .filter_map(|value| {
-                value
-                    .as_i64()
-                    .map(i128::from)
-                    .or_else(|| value.as_u64().map(i128::from))
-            })
-            .collect(),
-        None => history
-            .ops()
-            .filter(|op| !matches!(op.f(), "watch" | "read" | "get" | "final-read"))
-            .filter_map(|op| integer_at(op.output()?, "revision"))
-            .collect(),
-    };
-    revisions.sort_unstable();
-    revisions.dedup();
-    revisions
-}
-
-/// What one watcher has seen.
-struct Stream<'h> {
-    /// The revision up to which the stream is complete.
-    at: i128,
-    last: Option<EventRef<'h>>,
-    /// The contents seen at the last revision: one revision may bring several.
-    seen: FxHashSet<Ident>,
-}
-
-enum Fault {
-    Gap(i128),
-    Back,
-    Twice,
-}
-
-struct Broken<'h> {
-    fault: Fault,
-    revision: i128,
-    last: Option<EventRef<'h>>,
-    event: EventRef<'h>,
-}
-
-struct Streams<'h, 'c> {
-    committed: &'c [i128],
-    streams: FxHashMap<(u32, u32), Stream<'h>>,
-    events: u64,
-    gaps: u64,
-    out_of_order: u64,
-    repeated: u64,
-    first: Option<Broken<'h>>,
-}
-
-impl<'h> Streams<'h, '_> {
-    fn event(&mut self, event: EventRef<'h>) {
-        let Some(revision) = integer_at(event.value(), "revision") else {
-            return;
-        };
-        self.events += 1;
-        let id = (event.process_id(), event.key_id().unwrap_or(NONE));
-        let content = Ident::of(event.value());
-        let Some(stream) = self.streams.get_mut(&id) else {
-            self.streams.insert(
-                id,
-                Stream {
-                    at: revision,
-                    last: Some(event),
-                    seen: FxHashSet::from_iter([content]),
-                },
-            );
-            return;
-        };
-        let mut broken = |fault| {
-            self.first.get_or_insert(Broken {
-                fault,
-                revision,
-                last: stream.last,
-                event,
-            });
-        };
-        if revision < stream.at {
-            self.out_of_order += 1;
-            broken(Fault::Back);
-            return;
-        }
-        if revision > stream.at {
-            let from = self.committed.partition_point(|&known| known <= stream.at);
-            let to = self.committed.partition_point(|&known| known < revision);
-            if from < to {
-                self.gaps += (to - from) as u64;
-                broken(Fault::Gap(self.committed[from]));
+        let mut counts = [0; GUARANTEES.len()];
+        let mut speak = [false; GUARANTEES.len()];
+        let mut first: Option<(&Guarantee, &Stream, Broken)> = None;
+        let mut at_end = 0;
+        for (place, stream) in all.iter().enumerate() {
+            if let Err(limit) = budget.spend(9 * stream.items.len() as u64) {
+                let text = format!("{place} of {} streams judged", all.len());
+                return Checked::unknown(Reason::exhausted(limit, text));
             }
-            stream.seen.clear();
+            let committed = known.of_stream(history, stream);
+            at_end += stream.missing_at_end(&committed);
+            for (at, guarantee) in GUARANTEES.iter().enumerate() {
+                let mut found = guarantees::Found::default();
+                (guarantee.judge)(history, stream, &committed, &mut found);
+                counts[at] += found.count;
+                speak[at] |= found.speaks;
+                if let Some(broken) = found.first
+                    && first
+                        .as_ref()
+                        .is_none_or(|(_, _, first)| broken.item.event < first.item.event)
+                {
+                    first = Some((guarantee, stream, broken));
+                }
+            }
         }
-        if !stream.seen.insert(content) {
-            self.repeated += 1;
-            broken(Fault::Twice);
+        let mut result = match &first {
+            None => Checked::valid(),
+            Some((guarantee, stream, broken)) => tell(history, guarantee, stream, broken),
+        };
+        let silent = GUARANTEES.iter().zip(speak).filter(|(_, speaks)| !speaks);
+        let silent: Vec<&str> = silent.map(|(guarantee, _)| guarantee.name).collect();
+        if known.is_empty() {
+            result = result.note("no committed revision is known: completeness was not judged");
         }
-        stream.at = revision;
-        stream.last = Some(event);
-    }
-
-    /// A watch was begun, or begun again, at a revision that the watcher chose.
-    fn resumed(&mut self, answer: EventRef<'h>) {
-        let Some(invoke) = answer.partner() else {
-            return;
-        };
-        let asked = invoke.value();
-        let from = ["from", "start_revision", "revision"]
-            .into_iter()
-            .find_map(|name| integer_at(asked, name))
-            .or_else(|| integer(asked));
-        let compacted = answer.value().get("compacted").and_then(integer);
-        let Some(from) = from.max(compacted.map(|revision| revision.saturating_add(1))) else {
-            return;
-        };
-        let id = (
-            answer.process_id(),
-            answer.key_id().or(invoke.key_id()).unwrap_or(NONE),
-        );
-        let at = from.saturating_sub(1);
-        let stream = self.streams.entry(id).or_insert_with(|| Stream {
-            at,
-            last: None,
-            seen: FxHashSet::default(),
-        });
-        stream.at = at;
-        stream.seen.clear();
+        if !silent.is_empty() {
+            result = result.note(format!(
+                "nothing speaks of, so that it was not judged: {}",
+                silent.join(", ")
+            ));
+        }
+        result = result
+            .count("watchers", all.len() as u64)
+            .count("events", events as u64)
+            .count("committed", known.count());
+        for (guarantee, count) in GUARANTEES.iter().zip(counts) {
+            result = result.count(guarantee.counted, count);
+        }
+        result.count("missing_at_end", at_end)
     }
 }
 
-fn tell(history: &History, broken: &Broken<'_>) -> Checked {
+fn tell(history: &History, guarantee: &Guarantee, stream: &Stream, broken: &Broken) -> Checked {
     let mut story = Story::default();
-    let watcher = words::who(broken.event);
-    let last = broken
-        .last
-        .and_then(|event| event.value().get("revision"))
-        .map_or("nothing".to_owned(), |revision: ValueRef<'_>| {
-            format!("revision {}", words::value(revision))
-        });
-    if let Some(event) = broken.last {
-        story.tell(event, format!("{watcher} sees {last}"));
-    }
-    let revision = broken.revision;
-    let (note, summary) = match broken.fault {
-        Fault::Gap(missing) => (
-            format!("the next that it sees is revision {revision}"),
-            format!(
-                "{watcher} saw revision {revision} after {last}, and never revision {missing}, which was committed"
+    let event = history.event(broken.item.event as usize);
+    let who = words::who(event);
+    let before = stream.items[..broken.place]
+        .iter()
+        .rev()
+        .find(|item| item.event != broken.item.event);
+    if let Some(before) = before {
+        let note = match before.what {
+            What::Event { .. } => format!("{who} sees revision {}", before.revision),
+            What::Progress => format!(
+                "{who} is told that all up to revision {} has come",
+                before.revision
             ),
+            What::Resumed => format!("{who} watches from revision {}", before.revision),
+        };
+        story.tell(history.event(before.event as usize), note);
+    }
+    let note = match broken.item.what {
+        What::Progress => format!(
+            "{who} is told that all up to revision {} has come",
+            broken.item.revision
         ),
-        Fault::Back => (
-            format!("then it sees revision {revision}"),
-            format!("{watcher} saw revision {revision} after {last}"),
-        ),
-        Fault::Twice => (
-            format!("it sees the same event of revision {revision} again"),
-            format!("{watcher} saw the same event of revision {revision} twice"),
-        ),
+        _ => format!("then it sees revision {}", broken.item.revision),
     };
-    story.tell(broken.event, note);
-    let from = broken.last.map_or(0, EventRef::index);
-    story.tell_faults(history, from..broken.event.index());
-    Checked::invalid(story.finish(summary))
+    story.tell(event, note);
+    let from = before.map_or(0, |before| before.event as usize);
+    story.tell_faults(history, from..event.index());
+    Checked::invalid(story.finish(format!(
+        "{who} {}: broke {}, \"{}\" ({})",
+        broken.words, guarantee.name, guarantee.promise, guarantee.source
+    )))
 }
 
 #[cfg(test)]
@@ -302,6 +212,120 @@ mod tests {
             assert_eq!(bad.verdict, Verdict::Invalid, "{count}");
             assert!(bad.counted(count) > Some(0), "{count}");
         }
+    }
+
+    /// For each guarantee a stream that keeps it, and a change to it that breaks it and no other.
+    #[test]
+    fn each_guarantee_has_a_mutant_and_a_twin() {
+        let commits = "param committed_revisions [10,11,12,13]";
+        for (guarantee, count, twin, from, to) in [
+            (
+                "ordered",
+                "out_of_order",
+                "1 w event - {\"revision\":12}\n2 w event - {\"revision\":13}",
+                "13",
+                "11",
+            ),
+            (
+                "unique",
+                "repeated",
+                "1 w event - {\"revision\":10,\"key\":\"a\"}\n2 w event - {\"revision\":10,\"key\":\"b\"}",
+                "b",
+                "a",
+            ),
+            (
+                "reliable",
+                "gaps",
+                "1 w event - {\"revision\":10}\n2 w event - {\"revision\":11}",
+                "11",
+                "12",
+            ),
+            (
+                "atomic",
+                "split",
+                "1 w event - {\"events\":[{\"revision\":10,\"key\":\"a\"},{\"revision\":11,\"key\":\"b\"}]}\n2 w event - {\"events\":[{\"revision\":12,\"key\":\"a\"}]}",
+                "12",
+                "11",
+            ),
+            (
+                "resumable",
+                "not_resumed",
+                "1 w event - {\"revision\":10}\n2-3 w watch - {\"from\":11} -> null\n4 w event - {\"revision\":11}",
+                "{\"revision\":11",
+                "{\"revision\":12",
+            ),
+            (
+                "bookmarkable",
+                "progress_wrong",
+                "1 w event - {\"revision\":10}\n2 w progress - {\"revision\":10}\n3 w event - {\"revision\":11}",
+                "progress - {\"revision\":10",
+                "progress - {\"revision\":11",
+            ),
+            (
+                "filtered",
+                "not_asked_for",
+                "1-2 w watch - {\"from\":10,\"prefix\":\"a/\",\"filter\":\"noput\"} -> null\n3 w event - {\"revision\":10,\"key\":\"a/b\",\"type\":\"delete\"}",
+                "key\":\"a/b",
+                "key\":\"b/b",
+            ),
+            (
+                "prev-kv",
+                "prev_wrong",
+                "1 w event - {\"revision\":10,\"key\":\"a\",\"value\":1}\n2 w event - {\"revision\":11,\"key\":\"a\",\"value\":2,\"prev\":1}",
+                "prev\":1",
+                "prev\":7",
+            ),
+            (
+                "is-create",
+                "create_wrong",
+                "1 w event - {\"revision\":10,\"key\":\"a\",\"value\":1}\n2 w event - {\"revision\":11,\"key\":\"a\",\"value\":2,\"create\":false}",
+                "create\":false",
+                "create\":true",
+            ),
+        ] {
+            let good = check(&format!("{commits}\n{twin}"));
+            assert_eq!(good.verdict, Verdict::Valid, "{guarantee}: {good:?}");
+            let bad = check(&format!("{commits}\n{}", twin.replacen(from, to, 1)));
+            assert_eq!(bad.verdict, Verdict::Invalid, "{guarantee}");
+            let told = bad.counterexample.clone().expect("it is invalid");
+            assert!(
+                told.summary.contains(&format!("broke {guarantee}, \"")),
+                "{}",
+                told.summary
+            );
+            for broken in &GUARANTEES {
+                let counted = bad.counted(broken.counted) > Some(0);
+                assert_eq!(counted, broken.counted == count, "{guarantee}: {bad:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_of_one_key_need_not_bring_the_revisions_of_others() {
+        let text = r#"
+            1-2 p put a 1 -> {"revision":10}
+            3-4 p put b 1 -> {"revision":11}
+            5-6 p put a 2 -> {"revision":12}
+            7-8 p put a 3 -> {"revision":13}
+            9 w event a {"revision":10}
+            10 w event a {"revision":12}
+            11 w event a {"revision":13}"#;
+        assert_eq!(check(text).verdict, Verdict::Valid);
+        assert_eq!(
+            check(&text.replace("10 w event a {\"revision\":12}\n", "\n")).verdict,
+            Verdict::Invalid
+        );
+    }
+
+    #[test]
+    fn what_nothing_speaks_of_is_said() {
+        let notes = check(STREAM).notes;
+        assert_eq!(
+            notes,
+            [
+                "nothing speaks of, so that it was not judged: atomic, resumable, bookmarkable, filtered, prev-kv, is-create"
+            ]
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod registers;
 mod sequential;
 mod sessions;
 mod times;
+mod watches;
 
 use checkers::{Budget, Checked, Verdict, find};
 use history::{EventRef, History, Kind, Op};

@@ -1,13 +1,10 @@
-//! What is looked at in the end, or value by value: ids, jobs, sets, registers, watches.
+//! What is looked at in the end, or value by value: ids, jobs, sets, registers.
 
-use std::collections::BTreeSet;
-
-use checkers::Verdict;
 use history::{History, Outcome};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{answered, check, convicts, ops};
+use super::{answered, convicts, ops};
 use crate::made::{Answer, Step, cases, header, history};
 
 fn answer(luck: u32, output: Value) -> Answer {
@@ -142,48 +139,6 @@ fn diverges(history: &History) -> bool {
     })
 }
 
-fn stream() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0u64..2, 0u64..10, 0u32..3).prop_map(|(process, revision, kind)| Step {
-        process,
-        gap: 1,
-        length: 1,
-        f: "event",
-        key: None,
-        node: None,
-        input: json!({"revision": revision, "kind": kind}),
-        answer: Answer::Unasked,
-    });
-    prop::collection::vec(step, 1..8)
-}
-
-/// Whether a watcher saw a step back, a repetition, or a gap.
-fn stream_breaks(history: &History, committed: &BTreeSet<u64>) -> bool {
-    (0..history.process_count() as u32).any(|process| {
-        let mut at: Option<u64> = None;
-        let mut seen: BTreeSet<String> = BTreeSet::new();
-        let mut breaks = false;
-        for event in history
-            .events()
-            .filter(|event| event.process_id() == process)
-        {
-            let revision = event
-                .value()
-                .get("revision")
-                .and_then(|r| r.as_u64())
-                .expect("a revision");
-            if let Some(at) = at {
-                breaks |= revision < at;
-                breaks |= committed
-                    .iter()
-                    .any(|&known| at < known && known < revision);
-            }
-            breaks |= !seen.insert(event.value().to_json().to_string());
-            at = Some(revision);
-        }
-        breaks
-    })
-}
-
 proptest! {
     #![proptest_config(cases())]
 
@@ -213,13 +168,5 @@ proptest! {
     fn convergence(steps in small_steps()) {
         let made = history(header("set", Value::Null), &steps);
         prop_assert_eq!(convicts("convergence", &made), diverges(&made));
-    }
-
-    #[test]
-    fn watch(steps in stream(), committed in prop::collection::btree_set(0u64..10, 0..6)) {
-        let params = json!({"committed_revisions": committed});
-        let made = history(header("watch", params), &steps);
-        let found = check("watch", &made);
-        prop_assert_eq!(found.verdict == Verdict::Invalid, stream_breaks(&made, &committed));
     }
 }
