@@ -7,14 +7,15 @@
 //! decides it, by [`permits`], [`cores`], [`queues`], [`order`] or [`search`], and [`tell`] tells
 //! the counterexample.
 
-mod classes;
 mod configs;
 mod cores;
 mod explain;
 mod frontier;
 mod judge;
+mod machine;
 mod model;
 pub mod models;
+mod needs;
 mod order;
 mod permits;
 mod queues;
@@ -28,6 +29,7 @@ use crate::params::Param;
 use crate::words;
 use crate::{Budget, Checked, Checker, Exhausted, Reason};
 
+use frontier::Found;
 use model::{Model, Partition};
 
 /// A register behaves as if there were one copy of it.
@@ -170,7 +172,12 @@ pub(crate) fn decide(partition: &Partition, budget: &Budget) -> Decision {
         }
         zones::decide(partition)
     } else {
-        frontier::decide(partition, budget)
+        let (mut machine, ops) = model::Actions::of(partition);
+        match frontier::decide(&mut machine, &ops, budget) {
+            Found::Order => Decision::Linearizable,
+            Found::At(place) => Decision::Not(Failure::At(place)),
+            Found::Exhausted { limit, decided } => Decision::Exhausted { limit, decided },
+        }
     }
 }
 

@@ -1,113 +1,259 @@
 //! What may be true at one moment of a just-in-time linearization, and sets of such configurations
 //! without those that another makes superfluous. How they are carried on is in `frontier`.
 
+use std::hash::Hash;
+
 use rustc_hash::FxHashMap;
 
-use super::model::Val;
+use super::machine::State;
 
 /// Slots of pending operations, as bits.
 pub(crate) type Mask<const W: usize> = [u64; W];
+
+/// No slot.
+pub(crate) const fn none<const W: usize>() -> Mask<W> {
+    [0; W]
+}
 
 /// Whether the slot is in the mask.
 pub(crate) fn has<const W: usize>(mask: &Mask<W>, slot: usize) -> bool {
     mask[slot / 64] >> (slot % 64) & 1 == 1
 }
 
-/// The mask and this slot.
-pub(crate) fn with<const W: usize>(mut mask: Mask<W>, slot: usize) -> Mask<W> {
+/// Adds a slot.
+pub(crate) fn insert<const W: usize>(mask: &mut Mask<W>, slot: usize) {
     mask[slot / 64] |= 1 << (slot % 64);
-    mask
 }
 
-/// The mask without this slot.
-pub(crate) fn without<const W: usize>(mut mask: Mask<W>, slot: usize) -> Mask<W> {
+/// Removes a slot.
+pub(crate) fn remove<const W: usize>(mask: &mut Mask<W>, slot: usize) {
     mask[slot / 64] &= !(1 << (slot % 64));
-    mask
 }
 
-/// How many unanswered operations of each class were used: (class, count), sorted by class.
-pub(crate) type Used = Vec<(u32, u32)>;
-
-/// How many of this class were used.
-pub(crate) fn count_of(used: &Used, class: u32) -> u32 {
-    used.binary_search_by_key(&class, |&(known, _)| known)
-        .map_or(0, |at| used[at].1)
-}
-
-/// The same, and one more of this class.
-pub(crate) fn with_one_more(used: &Used, class: u32) -> Used {
-    let mut more = used.clone();
-    match more.binary_search_by_key(&class, |&(known, _)| known) {
-        Ok(at) => more[at].1 += 1,
-        Err(at) => more.insert(at, (class, 1)),
+/// The slots of either.
+pub(crate) fn or<const W: usize>(mut a: Mask<W>, b: &Mask<W>) -> Mask<W> {
+    for (a, b) in a.iter_mut().zip(b) {
+        *a |= b;
     }
-    more
+    a
 }
 
-/// Whether the first used no more of any class than the second.
-pub(crate) fn at_most(a: &Used, b: &Used) -> bool {
-    a.iter().all(|&(class, count)| count <= count_of(b, class))
+/// The slots of the first that are not in the second.
+pub(crate) fn minus<const W: usize>(mut a: Mask<W>, b: &Mask<W>) -> Mask<W> {
+    for (a, b) in a.iter_mut().zip(b) {
+        *a &= !b;
+    }
+    a
 }
 
-/// What may be true: the value, the pending operations that have taken effect, and the unanswered
-/// ones that were used.
-#[derive(Clone)]
-pub(crate) struct Config<const W: usize> {
-    pub(crate) value: Val,
-    pub(crate) done: Mask<W>,
-    pub(crate) used: Used,
+/// Whether there is no slot in it.
+pub(crate) fn is_none<const W: usize>(mask: &Mask<W>) -> bool {
+    mask.iter().all(|word| *word == 0)
 }
 
-/// Configurations, without those that another makes superfluous.
-pub(crate) struct Set<const W: usize> {
-    minimal: FxHashMap<(Val, Mask<W>), Vec<Used>>,
-    count: usize,
-    entries: usize,
+/// The slots of a mask, in order.
+pub(crate) fn slots<const W: usize>(mask: Mask<W>) -> impl Iterator<Item = usize> {
+    mask.into_iter().enumerate().flat_map(|(word, mut bits)| {
+        std::iter::from_fn(move || {
+            (bits != 0).then(|| {
+                let bit = bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                word * 64 + bit
+            })
+        })
+    })
 }
 
-impl<const W: usize> Set<W> {
+/// How many unanswered operations of each class were used.
+pub(crate) trait Used: Clone + Eq + Hash {
+    /// None, of so many classes.
+    fn none(classes: usize) -> Self;
+    /// How many of this class.
+    fn count(&self, class: usize) -> u32;
+    /// One more of this class.
+    fn add(&mut self, class: usize);
+    /// None of this class.
+    fn forget(&mut self, class: usize);
+    /// Whether the second used at least as many of each class.
+    fn at_most(&self, other: &Self) -> bool;
+    /// Bytes besides its own size.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl<const K: usize> Used for [u16; K] {
+    fn none(_: usize) -> Self {
+        [0; K]
+    }
+
+    fn count(&self, class: usize) -> u32 {
+        u32::from(self[class])
+    }
+
+    fn add(&mut self, class: usize) {
+        self[class] += 1;
+    }
+
+    fn forget(&mut self, class: usize) {
+        self[class] = 0;
+    }
+
+    fn at_most(&self, other: &Self) -> bool {
+        self.iter().zip(other).all(|(a, b)| a <= b)
+    }
+}
+
+impl Used for Box<[u32]> {
+    fn none(classes: usize) -> Self {
+        vec![0; classes].into()
+    }
+
+    fn count(&self, class: usize) -> u32 {
+        self[class]
+    }
+
+    fn add(&mut self, class: usize) {
+        self[class] += 1;
+    }
+
+    fn forget(&mut self, class: usize) {
+        self[class] = 0;
+    }
+
+    fn at_most(&self, other: &Self) -> bool {
+        self.iter().zip(other).all(|(a, b)| a <= b)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.len() * size_of::<u32>()
+    }
+}
+
+/// What may be true.
+#[derive(Debug, Clone)]
+pub(crate) struct Config<U, const W: usize> {
+    pub(crate) state: State,
+    /// Pending operations that changed the state.
+    pub(crate) taken: Mask<W>,
+    /// Pending operations that need not take effect any more: those that did, and writes that may
+    /// have been overwritten at once.
+    pub(crate) settled: Mask<W>,
+    pub(crate) used: U,
+}
+
+impl<U: Used, const W: usize> Config<U, W> {
+    /// Whether whatever follows the other can also follow this one.
+    fn covers(&self, other: &Config<U, W>) -> bool {
+        self.state == other.state
+            && is_none(&minus(other.settled, &self.settled))
+            && is_none(&minus(self.taken, &other.taken))
+            && self.used.at_most(&other.used)
+    }
+}
+
+/// Up to so many configurations are compared each with each.
+const FEW: usize = 16;
+
+/// Ends a chain of configurations with the same key.
+const END: u32 = u32::MAX;
+
+/// Configurations, without those that another makes superfluous. When they are many, only those
+/// with the same state and settled operations are compared.
+pub(crate) struct Set<U, const W: usize> {
+    configs: Vec<Config<U, W>>,
+    /// For each, another of the same key.
+    next: Vec<u32>,
+    first: FxHashMap<(State, Mask<W>), u32>,
+    heap_bytes: usize,
+}
+
+impl<U: Used, const W: usize> Set<U, W> {
     /// None.
-    pub(crate) fn new() -> Set<W> {
+    pub(crate) fn new() -> Set<U, W> {
         Set {
-            minimal: FxHashMap::default(),
-            count: 0,
-            entries: 0,
+            configs: Vec::new(),
+            next: Vec::new(),
+            first: FxHashMap::default(),
+            heap_bytes: 0,
+        }
+    }
+
+    /// Removes all.
+    pub(crate) fn clear(&mut self) {
+        self.configs.clear();
+        self.next.clear();
+        self.heap_bytes = 0;
+        if !self.first.is_empty() {
+            self.first.clear();
         }
     }
 
     /// Adds a configuration; says whether it was not superfluous.
-    pub(crate) fn add(&mut self, config: &Config<W>) -> bool {
-        let known = self.minimal.entry((config.value, config.done)).or_default();
-        if known.iter().any(|used| at_most(used, &config.used)) {
-            return false;
-        }
-        let (before, entries) = (known.len(), &mut self.entries);
-        known.retain(|used| {
-            let keep = !at_most(&config.used, used);
-            if !keep {
-                *entries -= used.len();
+    pub(crate) fn add(&mut self, config: Config<U, W>) -> bool {
+        if self.configs.len() <= FEW {
+            if self.configs.iter().any(|known| known.covers(&config)) {
+                return false;
             }
-            keep
-        });
-        self.count -= before - known.len();
-        self.count += 1;
-        self.entries += config.used.len();
-        known.push(config.used.clone());
+            self.configs.retain(|known| !config.covers(known));
+            self.heap_bytes += config.used.heap_bytes();
+            self.configs.push(config);
+            if self.configs.len() > FEW {
+                self.index();
+            }
+            return true;
+        }
+        self.add_indexed(config)
+    }
+
+    fn index(&mut self) {
+        self.next.clear();
+        for (place, config) in self.configs.iter().enumerate() {
+            let place = number(place);
+            let first = self.first.insert((config.state, config.settled), place);
+            self.next.push(first.unwrap_or(END));
+        }
+    }
+
+    fn add_indexed(&mut self, config: Config<U, W>) -> bool {
+        let place = number(self.configs.len());
+        let first = self
+            .first
+            .entry((config.state, config.settled))
+            .or_insert(END);
+        let mut at = *first;
+        while at != END {
+            let known = &mut self.configs[at as usize];
+            if known.covers(&config) {
+                return false;
+            }
+            if config.covers(known) {
+                *known = config;
+                return true;
+            }
+            at = self.next[at as usize];
+        }
+        self.next.push(*first);
+        *first = place;
+        self.heap_bytes += config.used.heap_bytes();
+        self.configs.push(config);
         true
     }
 
     /// About how many bytes it holds.
     pub(crate) fn bytes(&self) -> u64 {
-        let each = size_of::<Config<W>>() + 32;
-        (self.count * each + self.entries * size_of::<(u32, u32)>()) as u64
+        let each = size_of::<Config<U, W>>() + size_of::<u32>();
+        let keys = self.first.capacity() * (size_of::<(State, Mask<W>)>() + 5);
+        (self.configs.capacity() * each + keys + self.heap_bytes) as u64
     }
 
-    /// All of them, in no order that means anything.
-    pub(crate) fn into_configs(self) -> Vec<Config<W>> {
-        let mut configs = Vec::with_capacity(self.count);
-        for ((value, done), minimal) in self.minimal {
-            configs.extend(minimal.into_iter().map(|used| Config { value, done, used }));
-        }
-        configs
+    /// Moves all of them to the end of a list.
+    pub(crate) fn drain_into(&mut self, list: &mut Vec<Config<U, W>>) {
+        list.append(&mut self.configs);
+        self.clear();
     }
+}
+
+fn number(place: usize) -> u32 {
+    u32::try_from(place).expect("memory ends before there are 2^32 configurations")
 }

@@ -1,410 +1,419 @@
 //! Just-in-time linearization: the set of all that may be true, from completion to completion.
 //!
-//! A *configuration* is a value of the register, the pending operations that have taken effect
-//! already (bits of a window of slots), and how many unanswered operations of each class were
-//! used. Nothing is decided before an operation completes; then every configuration in which it
-//! has not taken effect yet is carried on, through all orders of pending operations, until it
-//! has. If no configuration is left, there is no order.
+//! A *configuration* is a state of the object, what has become of each pending operation, and how
+//! many unanswered operations of each class were used. Nothing is decided before an operation
+//! completes; then every configuration in which it has not taken effect yet is carried on, through
+//! all orders of pending operations that can matter, until it has. If no configuration is left,
+//! there is no order.
 //!
-//! Four things keep the set small, each by an exchange argument:
-//! - a pending read takes effect at once in a configuration with its value;
-//! - of pending operations with equal effect, the one that must return first goes first;
-//! - unanswered operations of equal effect are one class with a count, and a configuration that
-//!   used fewer of them makes one that used more superfluous;
-//! - an unanswered operation takes effect only for the sake of another that needs the value it
-//!   leaves, and is forgotten when no answer to come needs it.
-
-use std::collections::BinaryHeap;
+//! What keeps the set small, each by an exchange argument:
+//! - a pending read takes effect at once in a configuration with its state;
+//! - a write that is pending when another write takes effect may have been overwritten by it at
+//!   once, and one of the value that is there changes nothing: it is *settled*, and yet still
+//!   there to be used for its value until it completes;
+//! - a pending write takes effect before another operation completes only if some pending
+//!   operation needs its value: otherwise it can as well take effect afterwards;
+//! - of pending operations with equal effect, the one that must complete first goes first;
+//! - unanswered operations of equal effect are one class with a count. One takes effect only for
+//!   the sake of an operation that needs the state it leads to, and a class is forgotten when no
+//!   completion to come needs it;
+//! - a configuration is dropped if another in the same state has settled at least as much, taken
+//!   no more of the writes that may still be of use, and used no more of any class.
 
 use rustc_hash::FxHashMap;
 
-use super::classes::Classes;
-use super::configs::{Config, Mask, Set, Used, count_of, has, with, with_one_more, without};
-use super::model::{Action, INITIAL, NEVER, Partition, RegisterOp, Val};
-use super::{Decision, Failure};
+use super::configs::{
+    Config, Mask, Set, Used, has, insert, is_none, minus, none, or, remove, slots,
+};
+use super::machine::{Effect, Machine, NEVER, START, State, Timed};
+use super::needs::{Need, Needs};
 use crate::{Budget, Exhausted};
 
 /// How many configurations are carried on between two looks at the budget.
 const STEPS_AT_ONCE: u64 = 1024;
 
-/// Decides any partition.
-pub(crate) fn decide(partition: &Partition, budget: &Budget) -> Decision {
-    match partition.concurrency() {
-        0..=64 => Search::<1>::new(partition, budget).run(),
-        65..=128 => Search::<2>::new(partition, budget).run(),
-        129..=512 => Search::<8>::new(partition, budget).run(),
-        513..=4096 => Search::<64>::new(partition, budget).run(),
-        _ => Decision::Exhausted {
+/// What a search found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// There is an order that explains every answer.
+    Order,
+    /// The completion of the operation at this place cannot be explained, given what was called
+    /// before it.
+    At(usize),
+    /// A limit was reached after so many completions.
+    Exhausted { limit: Exhausted, decided: usize },
+}
+
+/// Searches for an order of operations that are sorted by their calls.
+pub(crate) fn decide<M: Machine>(machine: &mut M, ops: &[Timed], budget: &Budget) -> Found {
+    let needs = Needs::of(machine, ops);
+    let classes = needs.classes.len();
+    let countable = needs.called_max < usize::from(u16::MAX);
+    match (needs.concurrency, classes) {
+        (0..=64, 0) => Search::<M, [u16; 0], 1>::new(machine, ops, needs, budget).run(),
+        (0..=64, 1..=8) if countable => {
+            Search::<M, [u16; 8], 1>::new(machine, ops, needs, budget).run()
+        }
+        (0..=64, 9..=32) if countable => {
+            Search::<M, [u16; 32], 1>::new(machine, ops, needs, budget).run()
+        }
+        (0..=64, _) => Search::<M, Box<[u32]>, 1>::new(machine, ops, needs, budget).run(),
+        (65..=256, _) => Search::<M, Box<[u32]>, 4>::new(machine, ops, needs, budget).run(),
+        (257..=4096, _) => Search::<M, Box<[u32]>, 64>::new(machine, ops, needs, budget).run(),
+        _ => Found::Exhausted {
             limit: Exhausted::Steps,
             decided: 0,
         },
     }
 }
 
-struct Search<'a, const W: usize> {
-    partition: &'a Partition,
+/// A pending operation.
+#[derive(Clone, Copy)]
+struct Slot {
+    class: u32,
+    effect: Effect,
+    ret: u32,
+}
+
+struct Search<'a, M, U, const W: usize> {
+    machine: &'a mut M,
+    ops: &'a [Timed],
     budget: &'a Budget,
-    /// The answered operation in each slot of the window.
-    slots: Vec<Option<usize>>,
-    slot_of: FxHashMap<usize, usize>,
+    needs: Needs,
+    /// For each class of unanswered operations, how many were called.
+    called: Vec<u32>,
+    slots: Vec<Slot>,
+    slot_of: Vec<u16>,
     free: Vec<usize>,
-    pending: Mask<W>,
-    classes: Classes,
-    /// How many pending operations and classes need each value.
-    needed_now: FxHashMap<Val, u32>,
-    /// How many pending operations need that the value is not another.
-    pending_not: u32,
-    /// The last completion of an operation that needs the value, directly or through unanswered
-    /// cas.
-    needed_until: FxHashMap<Val, u32>,
-    /// Whether some operation says what the value is not; then any value may be of use.
-    any_not: bool,
-    frontier: Vec<Config<W>>,
-    decided: usize,
+    pending: Pending<W>,
+    frontier: Vec<Config<U, W>>,
+    reached: Set<U, W>,
+    seen: Set<U, W>,
+    open: Vec<Config<U, W>>,
+    /// Whether an unanswered operation of which nothing is known was called.
+    vague_called: bool,
     steps: u64,
 }
 
-impl<'a, const W: usize> Search<'a, W> {
-    fn new(partition: &'a Partition, budget: &'a Budget) -> Search<'a, W> {
+/// The pending operations by what they do.
+struct Pending<const W: usize> {
+    /// Those that may change the state.
+    active: Mask<W>,
+    overwriting: Mask<W>,
+    passive: Mask<W>,
+    vague: Mask<W>,
+    /// Those that are possible in one state only, by that state.
+    needing: FxHashMap<State, Mask<W>>,
+    /// Those that change nothing in a state, by that state: its reads and its writes.
+    harmless: FxHashMap<State, Mask<W>>,
+}
+
+impl<const W: usize> Pending<W> {
+    fn call(&mut self, slot: usize, effect: Effect) {
+        if effect.is_passive() {
+            if effect.is_vague() {
+                insert(&mut self.passive, slot);
+            }
+        } else {
+            insert(&mut self.active, slot);
+        }
+        if effect.is_vague() {
+            insert(&mut self.vague, slot);
+        }
+        if let Some(state) = effect.needs() {
+            insert(self.needing.entry(state).or_insert(none()), slot);
+        }
+        if let Effect::Observes(state) | Effect::Overwrites(state) = effect {
+            insert(self.harmless.entry(state).or_insert(none()), slot);
+        }
+        if matches!(effect, Effect::Overwrites(_)) {
+            insert(&mut self.overwriting, slot);
+        }
+    }
+
+    fn complete(&mut self, slot: usize, effect: Effect) {
+        for mask in [
+            &mut self.active,
+            &mut self.overwriting,
+            &mut self.passive,
+            &mut self.vague,
+        ] {
+            remove(mask, slot);
+        }
+        if let Some(state) = effect.needs() {
+            forget(&mut self.needing, state, slot);
+        }
+        if let Effect::Observes(state) | Effect::Overwrites(state) = effect {
+            forget(&mut self.harmless, state, slot);
+        }
+    }
+}
+
+fn forget<const W: usize>(masks: &mut FxHashMap<State, Mask<W>>, state: State, slot: usize) {
+    if let Some(mask) = masks.get_mut(&state) {
+        remove(mask, slot);
+        if is_none(mask) {
+            masks.remove(&state);
+        }
+    }
+}
+
+impl<'a, M: Machine, U: Used, const W: usize> Search<'a, M, U, W> {
+    fn new(machine: &'a mut M, ops: &'a [Timed], needs: Needs, budget: &'a Budget) -> Self {
+        let used = U::none(needs.classes.len());
         Search {
-            partition,
+            machine,
+            ops,
             budget,
+            called: vec![0; needs.classes.len()],
+            needs,
             slots: Vec::new(),
-            slot_of: FxHashMap::default(),
+            slot_of: vec![0; ops.len()],
             free: Vec::new(),
-            pending: [0; W],
-            classes: Classes::default(),
-            needed_now: FxHashMap::default(),
-            pending_not: 0,
-            needed_until: needed_until(partition),
-            any_not: partition
-                .ops
-                .iter()
-                .any(|op| matches!(op.action, Action::NotValue(_))),
+            pending: Pending {
+                active: none(),
+                overwriting: none(),
+                passive: none(),
+                vague: none(),
+                needing: FxHashMap::default(),
+                harmless: FxHashMap::default(),
+            },
             frontier: vec![Config {
-                value: INITIAL,
-                done: [0; W],
-                used: Vec::new(),
+                state: START,
+                taken: none(),
+                settled: none(),
+                used,
             }],
-            decided: 0,
+            reached: Set::new(),
+            seen: Set::new(),
+            open: Vec::new(),
+            vague_called: false,
             steps: 0,
         }
     }
 
-    fn run(mut self) -> Decision {
-        let ops = &self.partition.ops;
-        let mut returns: Vec<(u32, usize)> = ops
-            .iter()
-            .enumerate()
-            .filter(|(_, op)| op.ret != NEVER)
-            .map(|(place, op)| (op.ret, place))
-            .collect();
-        returns.sort_unstable();
-        let mut calls = ops.iter().enumerate().peekable();
-        for (ret, place) in returns {
-            while let Some((called, op)) = calls.next_if(|(_, op)| op.call < ret) {
-                self.call(called, *op);
+    fn run(mut self) -> Found {
+        let returns = std::mem::take(&mut self.needs.returns);
+        let mut next = 0;
+        for (decided, &(ret, place)) in returns.iter().enumerate() {
+            while next < self.ops.len() && self.ops[next].call < ret {
+                self.call(next);
+                next += 1;
             }
-            if let Err(limit) = self.complete(place) {
-                return Decision::Exhausted {
-                    limit,
-                    decided: self.decided,
-                };
+            if let Err(limit) = self.complete(place as usize) {
+                return Found::Exhausted { limit, decided };
             }
             if self.frontier.is_empty() {
-                return Decision::Not(Failure::At(place));
+                return Found::At(place as usize);
             }
-            self.decided += 1;
         }
-        Decision::Linearizable
+        Found::Order
     }
 
-    fn call(&mut self, place: usize, op: RegisterOp) {
+    fn call(&mut self, place: usize) {
+        let op = self.ops[place];
         if op.ret == NEVER {
-            self.call_unanswered(op);
+            if let Some(class) = self.needs.class_of(op.class)
+                && self.needs.classes[class].until > op.call
+            {
+                self.called[class] += 1;
+                self.vague_called |= self.needs.classes[class].effect.is_vague();
+            }
             return;
         }
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
+        let effect = self.machine.effect(op.class);
+        let slot = Slot {
+            class: op.class,
+            effect,
+            ret: op.ret,
+        };
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(slot);
             self.slots.len() - 1
         });
-        self.slots[slot] = Some(place);
-        self.slot_of.insert(place, slot);
-        self.pending = with(self.pending, slot);
-        self.need(op.action);
-        if is_passive(op.action) {
-            self.pending_not += u32::from(matches!(op.action, Action::NotValue(_)));
-            for config in &mut self.frontier {
-                if op.action.apply(config.value).is_some() {
-                    config.done = with(config.done, slot);
-                }
-            }
-        }
-    }
-
-    fn call_unanswered(&mut self, op: RegisterOp) {
-        let Some(value) = op.action.leaves() else {
-            return;
-        };
-        let until = if self.any_not {
-            NEVER
-        } else {
-            self.needed_until.get(&value).copied().unwrap_or(0)
-        };
-        if until > op.call && self.classes.add(op.action, value, until) {
-            self.need(op.action);
-        }
-    }
-
-    fn need(&mut self, action: Action) {
-        if let Some(value) = action.needs() {
-            *self.needed_now.entry(value).or_insert(0) += 1;
-        }
-    }
-
-    fn need_no_more(&mut self, action: Action) {
-        if let Some(value) = action.needs()
-            && let Some(count) = self.needed_now.get_mut(&value)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.needed_now.remove(&value);
+        self.slots[at] = slot;
+        self.slot_of[place] = u16::try_from(at).expect("at most 4096 are pending");
+        self.pending.call(at, effect);
+        for config in &mut self.frontier {
+            let settled = match effect {
+                Effect::Observes(state) | Effect::Overwrites(state) => config.state == state,
+                Effect::Passive => self.machine.step(config.state, op.class).is_some(),
+                Effect::Moves(..) | Effect::Any => break,
+            };
+            if settled {
+                insert(&mut config.settled, at);
             }
         }
     }
 
     /// Carries every configuration on until the operation at this place has taken effect.
     fn complete(&mut self, place: usize) -> Result<(), Exhausted> {
-        let slot = self.slot_of.remove(&place).unwrap_or_default();
-        if self.frontier.iter().all(|config| has(&config.done, slot)) {
+        let at = usize::from(self.slot_of[place]);
+        let Slot { effect, ret, .. } = self.slots[at];
+        let forgotten = self.forget_useless(ret);
+        // What a write leaves may be of use later even where it is settled.
+        let of_use = match effect {
+            Effect::Overwrites(state) => self.needs.until(state) > ret,
+            _ => false,
+        };
+        let done =
+            |config: &Config<U, W>| has(&config.settled, at) && (!of_use || has(&config.taken, at));
+        if !forgotten && self.frontier.iter().all(done) {
             for config in &mut self.frontier {
-                config.done = without(config.done, slot);
+                remove(&mut config.settled, at);
+                remove(&mut config.taken, at);
             }
-            self.retire(place, slot);
+            self.retire(at, effect);
             return Ok(());
         }
-        let mut reached = Set::new();
-        let mut seen = Set::new();
-        let mut open: Vec<Config<W>> = Vec::new();
-        for config in std::mem::take(&mut self.frontier) {
-            take(config, slot, &mut reached, &mut seen, &mut open);
+        let mut frontier = std::mem::take(&mut self.frontier);
+        for config in frontier.drain(..) {
+            self.take(config, at, of_use);
         }
-        while let Some(config) = open.pop() {
-            self.step(&reached, &seen)?;
-            self.carry_on(&config, |next| {
-                take(next, slot, &mut reached, &mut seen, &mut open);
-            });
+        self.frontier = frontier;
+        while let Some(config) = self.open.pop() {
+            self.steps += 1;
+            if self.steps.is_multiple_of(STEPS_AT_ONCE) {
+                self.budget.spend(STEPS_AT_ONCE)?;
+                let bytes = self.reached.bytes() + self.seen.bytes();
+                self.budget.hold(bytes)?;
+            }
+            self.carry_on(&config, at, of_use);
         }
-        self.frontier = reached.into_configs();
-        self.retire(place, slot);
+        self.reached.drain_into(&mut self.frontier);
+        self.seen.clear();
+        self.retire(at, effect);
         Ok(())
     }
 
-    fn step(&mut self, reached: &Set<W>, seen: &Set<W>) -> Result<(), Exhausted> {
-        self.steps += 1;
-        if self.steps.is_multiple_of(STEPS_AT_ONCE) {
-            self.budget.spend(STEPS_AT_ONCE)?;
-            self.budget.hold(reached.bytes() + seen.bytes())?;
-        }
-        Ok(())
-    }
-
-    /// All configurations that one more operation leads to.
-    fn carry_on(&self, config: &Config<W>, mut emit: impl FnMut(Config<W>)) {
-        for slot in self.open_slots(&config.done) {
-            let Some(op) = self.op(slot) else { continue };
-            if is_passive(op.action) || self.another_goes_first(&config.done, slot, op) {
-                continue;
-            }
-            if let Some(value) = op.action.apply(config.value) {
-                emit(self.at_value(value, with(config.done, slot), config.used.clone()));
+    /// Keeps a configuration: as reached, if the operation that completes has taken effect in it,
+    /// or to be carried on.
+    fn take(&mut self, config: Config<U, W>, at: usize, of_use: bool) {
+        let settled = has(&config.settled, at);
+        if settled {
+            let mut reached = config.clone();
+            remove(&mut reached.settled, at);
+            remove(&mut reached.taken, at);
+            self.reached.add(reached);
+            if !of_use || has(&config.taken, at) {
+                return;
             }
         }
-        let useful: Vec<u32> = if self.pending_not > 0 {
-            self.classes.by_number.keys().copied().collect()
-        } else {
-            let needed = self.needed_now.keys();
-            needed
-                .flat_map(|value| self.classes.leaving(*value))
-                .collect()
-        };
-        for number in useful {
-            let class = &self.classes.by_number[&number];
-            if count_of(&config.used, number) >= class.invoked {
-                continue;
-            }
-            let next = class.action.apply(config.value);
-            if let Some(value) = next.filter(|&value| value != config.value) {
-                let used = with_one_more(&config.used, number);
-                emit(self.at_value(value, config.done, used));
-            }
+        if self.seen.add(config.clone()) {
+            self.open.push(config);
         }
     }
 
-    /// A configuration, with every pending read that its value answers taken into account.
-    fn at_value(&self, value: Val, mut done: Mask<W>, used: Used) -> Config<W> {
-        for slot in self.open_slots(&done) {
-            if let Some(op) = self.op(slot)
-                && is_passive(op.action)
-                && op.action.apply(value).is_some()
-            {
-                done = with(done, slot);
-            }
-        }
-        Config { value, done, used }
+    fn retire(&mut self, at: usize, effect: Effect) {
+        self.pending.complete(at, effect);
+        self.free.push(at);
     }
 
-    /// Whether another pending operation with the same effect must return before this one.
-    fn another_goes_first(&self, done: &Mask<W>, slot: usize, op: RegisterOp) -> bool {
-        self.open_slots(done).any(|other| {
-            other != slot
-                && self
-                    .op(other)
-                    .is_some_and(|other| other.action == op.action && other.ret < op.ret)
-        })
-    }
-
-    fn op(&self, slot: usize) -> Option<RegisterOp> {
-        self.slots[slot].map(|place| self.partition.ops[place])
-    }
-
-    /// The slots of pending operations that have not taken effect.
-    fn open_slots(&self, done: &Mask<W>) -> impl Iterator<Item = usize> + use<W> {
-        let mut open: Mask<W> = [0; W];
-        for (word, bits) in open.iter_mut().enumerate() {
-            *bits = self.pending[word] & !done[word];
-        }
-        open.into_iter().enumerate().flat_map(|(word, mut bits)| {
-            std::iter::from_fn(move || {
-                if bits == 0 {
-                    return None;
+    /// Forgets the classes that no completion from this one on needs; says whether there were any.
+    fn forget_useless(&mut self, ret: u32) -> bool {
+        let mut any = false;
+        while let Some(class) = self.needs.pop_useless(ret) {
+            if self.called[class] > 0 {
+                any = true;
+                self.called[class] = 0;
+                for config in &mut self.frontier {
+                    config.used.forget(class);
                 }
-                let slot = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                Some(slot)
-            })
-        })
-    }
-
-    /// Frees the slot of a completed operation and forgets classes that are of no more use.
-    fn retire(&mut self, place: usize, slot: usize) {
-        let op = self.partition.ops[place];
-        self.slots[slot] = None;
-        self.free.push(slot);
-        self.pending = without(self.pending, slot);
-        self.need_no_more(op.action);
-        self.pending_not -= u32::from(matches!(op.action, Action::NotValue(_)));
-        if !self.classes.by_number.is_empty() {
-            self.forget_classes(op.ret);
-        }
-    }
-
-    /// Drops the classes that no answer after this event may need, and what every configuration
-    /// has used of the others.
-    fn forget_classes(&mut self, event: u32) {
-        let mut dropped = false;
-        while let Some(action) = self.classes.pop_useless(event) {
-            self.need_no_more(action);
-            dropped = true;
-        }
-        if self.frontier.iter().all(|config| config.used.is_empty()) {
-            return;
-        }
-        if dropped {
-            let known = &self.classes.by_number;
-            for config in &mut self.frontier {
-                config.used.retain(|(number, _)| known.contains_key(number));
             }
         }
-        let first = self.frontier[0].used.clone();
-        let mut common = first;
-        for config in &self.frontier {
-            for (number, count) in &mut common {
-                *count = (*count).min(count_of(&config.used, *number));
-            }
-            common.retain(|&(_, count)| count > 0);
-        }
-        for &(number, count) in &common {
-            for config in &mut self.frontier {
-                if let Ok(at) = config
-                    .used
-                    .binary_search_by_key(&number, |&(known, _)| known)
-                {
-                    config.used[at].1 -= count;
-                    if config.used[at].1 == 0 {
-                        config.used.remove(at);
+        any
+    }
+
+    /// All configurations that one more operation leads to, for the sake of the one that completes.
+    fn carry_on(&mut self, config: &Config<U, W>, at: usize, of_use: bool) {
+        let untaken = minus(self.pending.active, &config.taken);
+        let vague = self.vague_called || !is_none(&minus(self.pending.vague, &config.settled));
+        for slot in slots(untaken) {
+            let Slot { effect, class, ret } = self.slots[slot];
+            let state = match effect {
+                Effect::Moves(from, to) if from == config.state => to,
+                Effect::Moves(..) => continue,
+                Effect::Overwrites(to) => {
+                    if slot != at && !vague && !self.is_needed(config, to) {
+                        continue;
                     }
+                    to
                 }
+                _ => match self.machine.step(config.state, class) {
+                    Some(state) => state,
+                    None => continue,
+                },
+            };
+            if slot != at && self.another_goes_first(&untaken, slot, class, ret) {
+                continue;
             }
-            if let Some(action) = self.classes.use_up(number, count) {
-                self.need_no_more(action);
-            }
+            let mut next = config.clone();
+            next.state = state;
+            insert(&mut next.taken, slot);
+            insert(&mut next.settled, slot);
+            self.arrive(next, effect, at, of_use);
         }
-        if dropped {
-            let mut minimal = Set::new();
-            for config in self.frontier.drain(..) {
-                minimal.add(&config);
+        let unsettled = !is_none(&minus(self.pending.overwriting, &config.settled));
+        for class in 0..self.called.len() {
+            if config.used.count(class) >= self.called[class] {
+                continue;
             }
-            self.frontier = minimal.into_configs();
+            let Need {
+                class: of, effect, ..
+            } = self.needs.classes[class];
+            let state = match effect {
+                Effect::Moves(from, to) if from == config.state => to,
+                Effect::Moves(..) => continue,
+                Effect::Overwrites(to) => to,
+                _ => match self.machine.step(config.state, of) {
+                    Some(state) => state,
+                    None => continue,
+                },
+            };
+            let useful = vague || effect.leads_to().is_none() || self.is_needed(config, state);
+            let settles = matches!(effect, Effect::Overwrites(_)) && unsettled;
+            if !useful || (state == config.state && !settles) {
+                continue;
+            }
+            let mut next = config.clone();
+            next.state = state;
+            next.used.add(class);
+            self.arrive(next, effect, at, of_use);
         }
     }
-}
 
-/// Files a configuration under those in which the completed operation has taken effect, or under
-/// those that must be carried on.
-fn take<const W: usize>(
-    config: Config<W>,
-    slot: usize,
-    reached: &mut Set<W>,
-    seen: &mut Set<W>,
-    open: &mut Vec<Config<W>>,
-) {
-    if has(&config.done, slot) {
-        reached.add(&Config {
-            done: without(config.done, slot),
-            ..config
-        });
-    } else if seen.add(&config) {
-        open.push(config);
-    }
-}
-
-/// Whether it only looks.
-fn is_passive(action: Action) -> bool {
-    action.leaves().is_none()
-}
-
-/// For each value the last completion of an operation that needs it: a read, a cas, or an
-/// unanswered cas whose new value is needed.
-fn needed_until(partition: &Partition) -> FxHashMap<Val, u32> {
-    let mut until: FxHashMap<Val, u32> = FxHashMap::default();
-    let mut links: FxHashMap<Val, Vec<Val>> = FxHashMap::default();
-    for op in &partition.ops {
-        match (op.action, op.ret) {
-            (Action::Cas(old, new), NEVER) => links.entry(new).or_default().push(old),
-            (action, ret) if ret != NEVER => {
-                if let Some(value) = action.needs() {
-                    let known = until.entry(value).or_insert(ret);
-                    *known = ret.max(*known);
-                }
-            }
-            _ => {}
+    /// Takes a configuration in which an operation of this effect has just taken effect.
+    fn arrive(&mut self, mut next: Config<U, W>, effect: Effect, at: usize, of_use: bool) {
+        if matches!(effect, Effect::Overwrites(_)) {
+            next.settled = or(next.settled, &self.pending.overwriting);
         }
-    }
-    if links.is_empty() {
-        return until;
-    }
-    // Latest first, so that each value gets its final number when it is first taken.
-    let mut queue: BinaryHeap<(u32, Val)> =
-        until.iter().map(|(&value, &ret)| (ret, value)).collect();
-    while let Some((ret, value)) = queue.pop() {
-        for old in links.remove(&value).unwrap_or_default() {
-            let known = until.entry(old).or_insert(0);
-            if *known < ret {
-                *known = ret;
-                queue.push((ret, old));
+        if let Some(harmless) = self.pending.harmless.get(&next.state) {
+            next.settled = or(next.settled, harmless);
+        }
+        for slot in slots(minus(self.pending.passive, &next.settled)) {
+            if self
+                .machine
+                .step(next.state, self.slots[slot].class)
+                .is_some()
+            {
+                insert(&mut next.settled, slot);
             }
         }
+        self.take(next, at, of_use);
     }
-    until
+
+    /// Whether some operation that has not taken effect waits for this state.
+    fn is_needed(&self, config: &Config<U, W>, state: State) -> bool {
+        let waits = |needing: &Mask<W>| !is_none(&minus(*needing, &config.settled));
+        self.pending.needing.get(&state).is_some_and(waits)
+            || self.needs.moves_from(state, &self.called)
+    }
+
+    /// Whether another pending operation of this class must complete before this one.
+    fn another_goes_first(&self, untaken: &Mask<W>, slot: usize, class: u32, ret: u32) -> bool {
+        slots(*untaken).any(|other| {
+            let other_slot = self.slots[other];
+            other != slot && other_slot.class == class && other_slot.ret < ret
+        })
+    }
 }

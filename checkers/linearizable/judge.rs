@@ -4,6 +4,7 @@
 use history::{EventRef, History, Op, Outcome};
 use rustc_hash::FxHashMap;
 
+use super::frontier::Found;
 use super::models::{Answer, Asked, Core, Model, NEVER, Numbers, Shortcut, Timed};
 use super::{search, tell};
 use crate::actors::Actors;
@@ -103,9 +104,9 @@ pub(super) fn decide<M: Model>(model: &M, part: &Part<M::Op>, budget: &Budget) -
         Shortcut::None => {}
     }
     match search::decide(model, &part.ops, budget) {
-        search::Found::Order => Decision::Order,
-        search::Found::At(place) => Decision::At(place),
-        search::Found::Exhausted { limit, decided } => Decision::Exhausted { limit, decided },
+        Found::Order => Decision::Order,
+        Found::At(place) => Decision::At(place),
+        Found::Exhausted { limit, decided } => Decision::Exhausted { limit, decided },
     }
 }
 

@@ -4,18 +4,19 @@ use history::{EventRef, History, Op, Outcome, ValueRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
+use super::machine::{Class, Effect, Machine, START, State, Timed};
+use super::needs;
 use crate::ident::Ident;
 use crate::params;
 
 /// A value of one partition: a small number, in order of first use. The initial value is
 /// [`INITIAL`].
-pub(crate) type Val = u32;
+pub(crate) type Val = State;
 
 /// The value before the first write.
-pub(crate) const INITIAL: Val = 0;
+pub(crate) const INITIAL: Val = START;
 
-/// The completion of an operation that was never answered.
-pub(crate) const NEVER: u32 = u32::MAX;
+pub(crate) use super::machine::NEVER;
 
 /// What an operation does and says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,23 +96,7 @@ impl Partition {
 
     /// The most answered operations that are open at once.
     pub(crate) fn concurrency(&self) -> usize {
-        let mut ends: Vec<u32> = self
-            .ops
-            .iter()
-            .map(|op| op.ret)
-            .filter(|&ret| ret != NEVER)
-            .collect();
-        ends.sort_unstable();
-        let (mut ended, mut open, mut most) = (0, 0usize, 0);
-        for op in self.ops.iter().filter(|op| !op.is_unanswered()) {
-            open += 1;
-            while ends[ended] < op.call {
-                ended += 1;
-                open -= 1;
-            }
-            most = most.max(open);
-        }
-        most
+        needs::concurrency(self.ops.iter().map(|op| (op.call, op.ret)))
     }
 
     /// A guess of how hard it is to decide, to do easy ones first; ties by key.
@@ -123,6 +108,46 @@ impl Partition {
         let width = self.concurrency() + unanswered.min(32);
         let cost = (self.ops.len() as u128) << width.min(64);
         (true, cost, self.key)
+    }
+}
+
+/// The register as a machine: its states are the values, each distinct action is a class.
+pub(crate) struct Actions(Vec<Action>);
+
+impl Actions {
+    /// The actions of a partition, and its operations by their classes.
+    pub(crate) fn of(partition: &Partition) -> (Actions, Vec<Timed>) {
+        let mut classes: FxHashMap<Action, Class> = FxHashMap::default();
+        let mut actions = Vec::new();
+        let timed = partition.ops.iter().map(|op| {
+            let class = *classes.entry(op.action).or_insert_with(|| {
+                actions.push(op.action);
+                Class::try_from(actions.len() - 1).unwrap_or(Class::MAX)
+            });
+            Timed {
+                class,
+                call: op.call,
+                ret: op.ret,
+            }
+        });
+        let timed = timed.collect();
+        (Actions(actions), timed)
+    }
+}
+
+impl Machine for Actions {
+    fn effect(&self, class: Class) -> Effect {
+        match self.0[class as usize] {
+            Action::Read(value) => Effect::Observes(value),
+            Action::Write(value) => Effect::Overwrites(value),
+            Action::Cas(old, new) if old == new => Effect::Observes(old),
+            Action::Cas(old, new) => Effect::Moves(old, new),
+            Action::NotValue(_) => Effect::Passive,
+        }
+    }
+
+    fn step(&mut self, state: State, class: Class) -> Option<State> {
+        self.0[class as usize].apply(state)
     }
 }
 

@@ -45,8 +45,7 @@ use crate::ident::Ident;
 use crate::params::{self, Param, Takes};
 use crate::{Budget, Checked};
 
-/// The return of an operation that was never answered.
-pub const NEVER: u32 = u32::MAX;
+pub use super::machine::{Effect, NEVER};
 
 /// A sequential machine, and how it reads a history.
 pub trait Model: Sized + Sync {
@@ -83,6 +82,12 @@ pub trait Model: Sized + Sync {
 
     /// The state after an operation; nothing if it cannot happen in this one.
     fn step(&self, state: &Self::State, op: &Self::Op) -> Option<Self::State>;
+
+    /// What an operation does, as far as that is known without looking at a state: the more is
+    /// known, the less has to be searched. It must agree with [`Model::step`].
+    fn effect(&self, _op: &Self::Op) -> Effect<Self::State> {
+        Effect::Any
+    }
 
     /// Which part of the object it works on, if that is independent of all others. The operations
     /// of one key are one part or all have one.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use history::Header;
 use rustc_hash::FxHashMap;
 
-use super::{Asked, Model, NEVER, Numbers, Shortcut, Timed, Why};
+use super::{Asked, Effect, Model, NEVER, Numbers, Shortcut, Timed, Why};
 use crate::linearizable::order::{self, Clash, FIRST, Placed};
 
 /// A list to which values are appended.
@@ -48,6 +48,13 @@ impl Model for AppendLog {
 
     fn initial(&self) -> Self::State {
         Arc::default()
+    }
+
+    fn effect(&self, op: &LogOp) -> Effect<Self::State> {
+        match op {
+            LogOp::Append(_) => Effect::Any,
+            LogOp::Read(list) => Effect::Observes(list.clone()),
+        }
     }
 
     fn step(&self, state: &Self::State, op: &LogOp) -> Option<Self::State> {

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use history::Header;
 use rustc_hash::FxHashMap;
 
-use super::{Asked, Model, NEVER, Numbers, Shortcut, Timed, Told};
+use super::{Asked, Effect, Model, NEVER, Numbers, Shortcut, Timed, Told};
 use crate::params::{self, Param};
 
 /// A number to which numbers are added.
@@ -61,6 +61,13 @@ impl Model for Counter {
 
     fn initial(&self) -> i64 {
         self.initial
+    }
+
+    fn effect(&self, op: &CounterOp) -> Effect<i64> {
+        match *op {
+            CounterOp::Add(_) => Effect::Any,
+            CounterOp::Read(value) => Effect::Observes(value),
+        }
     }
 
     fn step(&self, &state: &i64, op: &CounterOp) -> Option<i64> {

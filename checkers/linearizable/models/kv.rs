@@ -6,7 +6,7 @@ use history::{Header, ValueRef};
 use rustc_hash::FxHashMap;
 
 use super::append_log::known_order;
-use super::{Asked, Core, Model, NEVER, Numbers, Shortcut, Timed, Why};
+use super::{Asked, Core, Effect, Model, NEVER, Numbers, Shortcut, Timed, Why};
 use crate::linearizable::order::{self, Clash, FIRST, Placed};
 
 /// A map of keys to values.
@@ -62,6 +62,15 @@ impl Model for Kv {
 
     fn initial(&self) -> Self::State {
         None
+    }
+
+    fn effect(&self, op: &KvOp) -> Effect<Self::State> {
+        match op {
+            KvOp::Put(value) => Effect::Overwrites(Some(value.clone())),
+            KvOp::Delete => Effect::Overwrites(None),
+            KvOp::Get(_) => Effect::Passive,
+            KvOp::Append(_) | KvOp::Cas(..) => Effect::Any,
+        }
     }
 
     fn step(&self, state: &Self::State, op: &KvOp) -> Option<Self::State> {

@@ -2,7 +2,7 @@
 
 use history::{Header, ValueRef};
 
-use super::{Asked, Model, NULL, Numbers};
+use super::{Asked, Effect, Model, NULL, Numbers};
 use crate::params::{self, Param};
 
 /// Several registers, read and written by transactions.
@@ -49,6 +49,14 @@ impl Model for MultiRegister {
 
     fn initial(&self) -> Self::State {
         Vec::new()
+    }
+
+    fn effect(&self, ops: &Vec<RegisterOp>) -> Effect<Self::State> {
+        if ops.iter().any(|op| op.writes) {
+            Effect::Any
+        } else {
+            Effect::Passive
+        }
     }
 
     fn step(&self, state: &Self::State, ops: &Vec<RegisterOp>) -> Option<Self::State> {

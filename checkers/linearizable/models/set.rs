@@ -6,7 +6,7 @@ use history::Header;
 use rustc_hash::FxHashMap;
 
 use super::append_log::known_order;
-use super::{Asked, Model, NEVER, Numbers, Shortcut, Timed};
+use super::{Asked, Effect, Model, NEVER, Numbers, Shortcut, Timed};
 use crate::linearizable::order::{self, Clash, FIRST, Placed};
 
 /// A set of values.
@@ -53,6 +53,14 @@ impl Model for Set {
 
     fn initial(&self) -> Self::State {
         Arc::default()
+    }
+
+    fn effect(&self, op: &SetOp) -> Effect<Self::State> {
+        match op {
+            SetOp::Add(_) | SetOp::Remove(_) => Effect::Any,
+            SetOp::Contains(..) => Effect::Passive,
+            SetOp::Read(all) => Effect::Observes(all.clone()),
+        }
     }
 
     fn step(&self, state: &Self::State, op: &SetOp) -> Option<Self::State> {
