@@ -31,6 +31,10 @@ const LIMIT_NS: u64 = 5_000_000_000;
 type Look<'a> = &'a dyn Fn() -> Result<Vec<ProcessState>, Refusal>;
 
 /// Why something was not done to a process.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "there is one reason for all processes")
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Trouble {
     /// The process is gone, or another program was executed in it.

@@ -65,13 +65,6 @@ pub(super) fn thread_states(pid: i32) -> Vec<char> {
         .collect()
 }
 
-/// Whether a thread of a process has ended, though it may still be listed.
-pub(super) fn has_ended(pid: i32, thread: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok();
-    stat.and_then(|line| parse_stat(&line))
-        .is_none_or(|stat| matches!(stat.process.state, 'Z' | 'X'))
-}
-
 fn read_stat(pid: i32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }

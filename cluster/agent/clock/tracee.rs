@@ -12,7 +12,7 @@ use std::ptr;
 
 use nix::errno::Errno;
 
-use super::super::{freeze, tree};
+use super::super::freeze;
 use super::Trouble;
 use crate::clock::monotonic_ns;
 
@@ -313,13 +313,20 @@ fn interrupt(pid: i32, thread: i32) -> Result<bool, Trouble> {
         Ok(()) => {}
         Err(Trouble::Gone) => return Ok(false),
         // A main thread that has ended before the others is still listed, and cannot be seized.
-        Err(_) if tree::has_ended(pid, thread) => return Ok(false),
+        Err(_) if has_ended(pid, thread) => return Ok(false),
         Err(trouble) => return Err(trouble),
     }
     match ptrace(libc::PTRACE_INTERRUPT, thread, 0, 0) {
         Err(Trouble::Gone) => Ok(false),
         done => done.map(|()| true),
     }
+}
+
+/// Whether a thread has ended, though it may still be listed.
+fn has_ended(pid: i32, thread: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat"));
+    let state = |stat: &str| Some(stat.rsplit_once(") ")?.1.starts_with(['Z', 'X']));
+    stat.map_or(true, |stat| state(&stat) == Some(true))
 }
 
 /// Waits until a thread has stopped, and lets it have the signals that come in between; `false` if

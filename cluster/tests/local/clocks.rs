@@ -151,9 +151,6 @@ pub(crate) async fn a_busy_program_survives_any_number_of_changes() {
     );
     let end = settled(&mut hammer).await;
     assert_eq!((end.forward, end.back), (0, 0), "{end:?}");
-    // The pages of the first time are used again and again.
-    let maps = n1.processes("hammer").await.expect("a list");
-    assert_eq!(maps.len(), 1);
     lab.end().await;
 }
 
@@ -275,6 +272,34 @@ pub(crate) async fn a_stopped_service_is_moved_and_stays_stopped() {
     n1.thaw("hammer").await.expect("thawed");
     let seen = settled(&mut hammer).await;
     assert_eq!((seen.unmoved, seen.back), (0, 0), "{seen:?}");
+    lab.end().await;
+}
+
+pub(crate) async fn nobody_is_left_in_the_middle_of_what_is_overwritten() {
+    let lab = Lab::new(1).await;
+    let n1 = lab.node("n1");
+    let told = async |partner: &mut Partner| -> i64 {
+        let ns: i64 = partner.hear().await.parse().expect("nanoseconds");
+        (ns / SECOND_NS - now() + 10).div_euclid(20) * 20
+    };
+    // A thread that is there is led out, and its call ends as it began: with the true time.
+    let mut stopped = Partner::new(n1, &program(&["inside", "stopped"])).await;
+    let moved = n1.skew("inside", FORWARD_NS).await.expect("moved");
+    assert_moved(&moved, FORWARD_NS);
+    n1.thaw("inside").await.expect("thawed");
+    assert_eq!(told(&mut stopped).await, 0);
+    n1.kill("inside", libc::SIGKILL).await.expect("killed");
+    n1.unskew("inside").await.expect("nothing to do");
+
+    // One that will come back there is waited for.
+    let mut handler = Partner::new(n1, &program(&["inside", "handler"])).await;
+    let mut moving = Box::pin(n1.skew("inside", FORWARD_NS));
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut moving).await;
+    assert!(early.is_err(), "{early:?}");
+    handler.pipe.stdin.write("\n").await.expect("it lives");
+    assert_moved(&soon("its clock", moving).await.expect("moved"), FORWARD_NS);
+    assert_eq!(told(&mut handler).await, 0);
+    assert_eq!(n1.processes("inside").await.expect("a list").len(), 2);
     lab.end().await;
 }
 

@@ -133,7 +133,7 @@ fn kind(moved_ns: i64) -> Kind {
     }
 }
 
-fn clock(clock: libc::clockid_t) -> i64 {
+pub(crate) fn clock(clock: libc::clockid_t) -> i64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -4,6 +4,7 @@
 
 mod clocks;
 mod hammer;
+mod inside;
 mod lifecycle;
 mod network;
 mod programs;
@@ -37,6 +38,7 @@ const TESTS: &[Test] = tests![
     clocks::children_follow_their_parents,
     clocks::a_service_that_is_started_again_is_found,
     clocks::a_stopped_service_is_moved_and_stays_stopped,
+    clocks::nobody_is_left_in_the_middle_of_what_is_overwritten,
     clocks::clocks_that_cannot_be_moved_are_refused,
     network::cuts_are_cuts_in_their_direction_only,
     network::matrices_are_swapped_atomically,

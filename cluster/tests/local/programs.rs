@@ -32,6 +32,7 @@ pub(crate) fn dispatch() -> bool {
         ["send", to, bytes] => send(to, bytes.parse().expect("a size")),
         ["receive"] => receive(),
         ["hammer"] => crate::hammer::run(),
+        ["inside", how] => crate::inside::run(how),
         ["tamper"] => crate::hammer::tamper(),
         ["lines", count] => lines(count.parse().expect("a count")),
         _ => return false,
