@@ -55,10 +55,17 @@ pub(super) fn skew(name: &str, look: Look<'_>, offset_ns: i64) -> Result<ClockEv
         |process| patch::skew(process, offset_ns),
         is_moved,
     );
-    if moved.is_err() {
-        unskew(name, look)?;
-    }
-    let moved = moved?;
+    let moved = match moved {
+        Ok(moved) => moved,
+        Err(refusal) => {
+            let left = |also| {
+                let message = format!("{refusal}; and what was moved stays so: {also}");
+                Refusal::new(refusal.kind, message)
+            };
+            unskew(name, look).map_err(left)?;
+            return Err(refusal);
+        }
+    };
     if moved.is_empty() {
         let message = format!("`{name}` has no living process whose clock could be moved");
         return Err(Refusal::new(RefusalKind::NotRunning, message));
@@ -70,7 +77,7 @@ pub(super) fn skew(name: &str, look: Look<'_>, offset_ns: i64) -> Result<ClockEv
 /// they were.
 pub(super) fn keep(name: &str, look: Look<'_>, offset_ns: i64) -> Result<usize, Refusal> {
     let change = |process: &ProcessState| {
-        let late = patch::is_own(process.pid)?;
+        let late = !is_moved(process)?;
         if late {
             patch::skew(process, offset_ns)?;
         }
@@ -83,8 +90,8 @@ pub(super) fn keep(name: &str, look: Look<'_>, offset_ns: i64) -> Result<usize, 
 /// Gives every process of a tree the true clock back.
 pub(super) fn unskew(name: &str, look: Look<'_>) -> Result<ClockEvidence, Refusal> {
     let asked_ns = monotonic_ns();
-    let is_own = |process: &ProcessState| patch::is_own(process.pid);
-    let moved = each(name, look, patch::unskew, is_own)?;
+    let is_not = |process: &ProcessState| Ok(!is_moved(process)?);
+    let moved = each(name, look, patch::unskew, is_not)?;
     Ok(evidence(asked_ns, moved))
 }
 
@@ -95,16 +102,16 @@ pub(super) fn read(name: &str, look: Look<'_>) -> Result<ClockEvidence, Refusal>
     Ok(evidence(asked_ns, read))
 }
 
-/// Whether a process of the tree has its own clock; one that has ended meanwhile has not.
-pub(super) fn any_is_own(look: Look<'_>) -> Result<bool, Refusal> {
+/// Whether there are processes in the tree whose clocks are not moved.
+pub(super) fn any_is_not_moved(look: Look<'_>) -> Result<bool, Refusal> {
     let processes = look()?;
     Ok(processes
         .iter()
-        .any(|process| patch::is_own(process.pid) == Ok(true)))
+        .any(|process| is_moved(process) == Ok(false)))
 }
 
 /// Moves the clocks of this process's children by a minute and back, and says how they are read
-/// meanwhile. Whoever calls it must have one thread.
+/// meanwhile. Nobody else may wait for children as long as it takes.
 pub(crate) fn try_children() -> Result<String, Refusal> {
     const MINUTE_NS: i64 = 60_000_000_000;
     let look = || {
@@ -117,7 +124,7 @@ pub(crate) fn try_children() -> Result<String, Refusal> {
 }
 
 fn is_moved(process: &ProcessState) -> Result<bool, Trouble> {
-    Ok(!patch::is_own(process.pid)?)
+    patch::is_moved(process.pid)
 }
 
 fn evidence(asked_ns: u64, clocks: Vec<(ProcessState, ProcessClock)>) -> ClockEvidence {
@@ -131,10 +138,10 @@ fn evidence(asked_ns: u64, clocks: Vec<(ProcessState, ProcessClock)>) -> ClockEv
 
 /// Does something to every process of a tree until a second look finds the same processes, and all of
 /// them done. Returns what came of each.
-fn each<T>(
+fn each<T: Send>(
     name: &str,
     look: Look<'_>,
-    act: impl Fn(&ProcessState) -> Result<T, Trouble>,
+    act: impl Fn(&ProcessState) -> Result<T, Trouble> + Sync,
     is_done: impl Fn(&ProcessState) -> Result<bool, Trouble>,
 ) -> Result<Vec<(ProcessState, T)>, Refusal> {
     let began_ns = monotonic_ns();
@@ -144,14 +151,14 @@ fn each<T>(
     loop {
         let processes = look()?;
         done.retain(|(known, _)| processes.iter().any(|process| is_same(known, process)));
-        let (mut settled, mut waiting) = (true, None);
+        let (mut settled, mut waiting, mut never) = (true, None, None);
         for process in processes {
             let known = done.iter().position(|(known, _)| is_same(known, &process));
             if known.is_some() && is_done(&process) == Ok(true) {
                 continue;
             }
             settled = false;
-            match act(&process) {
+            match on_its_own_thread(|| act(&process)) {
                 Ok(came) => {
                     if let Some(at) = known {
                         done.swap_remove(at);
@@ -162,9 +169,13 @@ fn each<T>(
                 Err(Trouble::Later(why)) => waiting = Some(why),
                 Err(Trouble::Never(why)) => {
                     let message = format!("the clock of `{name}` ({}): {why}", process.command);
-                    return Err(Refusal::new(RefusalKind::Unsupported, message));
+                    never.get_or_insert(Refusal::new(RefusalKind::Unsupported, message));
                 }
             }
+        }
+        // The others have had their turn.
+        if let Some(refusal) = never {
+            return Err(refusal);
         }
         if settled {
             done.sort_by_key(|(process, _)| process.pid);
@@ -179,4 +190,13 @@ fn each<T>(
             pause();
         }
     }
+}
+
+/// The kernel ties a process that is stopped to the thread that stops it, and lets it go at the latest
+/// when that thread ends: also one that did not stop in time, and also after a panic.
+fn on_its_own_thread<T: Send>(
+    act: impl FnOnce() -> Result<T, Trouble> + Send,
+) -> Result<T, Trouble> {
+    let panicked = |_| Err(Trouble::Never("the agent panicked".to_owned()));
+    std::thread::scope(|scope| scope.spawn(act).join().unwrap_or_else(panicked))
 }

@@ -1,7 +1,9 @@
 //! Services and client processes of a node: started, watched, signalled. How their trees are kept
 //! together is in `shim.rs`, how they are frozen in `freeze.rs`.
 
-use std::collections::{BTreeMap, HashMap};
+mod clocks;
+
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -14,20 +16,18 @@ use nix::sys::signal::Signal;
 use nix::unistd::pipe2;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::shim::{self, Launched, Program, Stdio};
-use super::{blocking, clock, files, freeze, report, tree};
+use super::{blocking, files, freeze, report, tree};
 use crate::channel::{PipeReader, PipeWriter, Wire, lock};
 use crate::clock::monotonic_ns;
 use crate::error::{Refusal, RefusalKind};
-use crate::evidence::{ClockEvidence, FreezeEvidence, KillEvidence, ProcessState, ThawEvidence};
+use crate::evidence::{FreezeEvidence, KillEvidence, ProcessState, ThawEvidence};
 use crate::protocol::{Exit, NodeEventKind, ServiceSpec};
 
 /// How long a tree may take to disappear after SIGKILL.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
-/// How often it is looked whether a service with a moved clock has executed something.
-const KEEP_CLOCKS: Duration = Duration::from_millis(20);
 /// How much is read from a client's standard output at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -47,20 +47,7 @@ enum Entry {
 pub(super) struct Services {
     table: Mutex<HashMap<String, Entry>>,
     wire: Arc<Wire>,
-    skews: Arc<Mutex<BTreeMap<String, Skew>>>,
-    skewed: Notify,
-    /// Held by whoever waits for children or for processes that it has stopped.
-    waits: Arc<tokio::sync::Mutex<()>>,
-}
-
-/// The wall clock of a service that is moved.
-#[derive(Debug, Clone)]
-struct Skew {
-    offset_ns: i64,
-    /// How many processes were found later.
-    late: usize,
-    /// Why the last that were found could not be moved.
-    trouble: Option<Refusal>,
+    skews: clocks::Skews,
 }
 
 impl Services {
@@ -68,9 +55,7 @@ impl Services {
         Self {
             table: Mutex::default(),
             wire,
-            skews: Arc::default(),
-            skewed: Notify::new(),
-            waits,
+            skews: clocks::Skews::new(waits),
         }
     }
 
@@ -168,115 +153,6 @@ impl Services {
         let service = self.find(name)?;
         let name = name.to_owned();
         blocking(move || freeze::thaw(&name, &|| service.look())).await
-    }
-
-    pub(super) async fn skew(&self, name: &str, offset_ns: i64) -> Result<ClockEvidence, Refusal> {
-        let service = self.find(name)?;
-        let owned = name.to_owned();
-        let moved = self
-            .stopping(move || clock::skew(&owned, &|| service.look(), offset_ns))
-            .await;
-        let mut skews = lock(&self.skews);
-        if moved.is_err() {
-            skews.remove(name);
-        } else {
-            let skew = Skew {
-                offset_ns,
-                late: 0,
-                trouble: None,
-            };
-            skews.insert(name.to_owned(), skew);
-            self.skewed.notify_one();
-        }
-        moved
-    }
-
-    pub(super) async fn unskew(&self, name: &str) -> Result<ClockEvidence, Refusal> {
-        lock(&self.skews).remove(name);
-        let service = self.find(name)?;
-        let name = name.to_owned();
-        self.stopping(move || clock::unskew(&name, &|| service.look()))
-            .await
-    }
-
-    pub(super) async fn clocks(&self, name: &str) -> Result<ClockEvidence, Refusal> {
-        self.keep_clock(name).await;
-        let service = self.find(name)?;
-        let owned = name.to_owned();
-        let read = self
-            .stopping(move || clock::read(&owned, &|| service.look()))
-            .await?;
-        match lock(&self.skews).get(name) {
-            None => Ok(read),
-            Some(Skew {
-                trouble: Some(refusal),
-                ..
-            }) => Err(refusal.clone()),
-            Some(&Skew { late, .. }) => Ok(ClockEvidence { late, ..read }),
-        }
-    }
-
-    /// Moves the clocks of what services execute while theirs are moved. Never returns.
-    pub(super) async fn keep_clocks(&self) {
-        loop {
-            let names: Vec<String> = lock(&self.skews).keys().cloned().collect();
-            if names.is_empty() {
-                self.skewed.notified().await;
-            }
-            for name in names {
-                self.keep_clock(&name).await;
-            }
-            tokio::time::sleep(KEEP_CLOCKS).await;
-        }
-    }
-
-    /// Moves the clocks of those processes of a service that still have their own.
-    async fn keep_clock(&self, name: &str) {
-        if !lock(&self.skews).contains_key(name) {
-            return;
-        }
-        let Ok(service) = self.find(name) else {
-            return;
-        };
-        let target = service.clone();
-        if blocking(move || clock::any_is_own(&|| target.look())).await == Ok(false) {
-            return;
-        }
-        let (name, skews) = (name.to_owned(), Arc::clone(&self.skews));
-        let kept = self
-            .stopping(move || {
-                // It may have been moved back since.
-                let Some(offset_ns) = lock(&skews).get(&name).map(|skew| skew.offset_ns) else {
-                    return Ok(());
-                };
-                let kept = clock::keep(&name, &|| service.look(), offset_ns);
-                if let Some(skew) = lock(&skews).get_mut(&name) {
-                    match kept {
-                        Ok(late) => (skew.late, skew.trouble) = (skew.late + late, None),
-                        Err(refusal) => skew.trouble = Some(refusal),
-                    }
-                }
-                Ok(())
-            })
-            .await;
-        if let Err(refusal) = kept {
-            eprintln!("agent: {refusal}");
-        }
-    }
-
-    /// Does something that stops processes: on a thread of its own, which the kernel ties them to, and
-    /// while nobody else waits for any.
-    async fn stopping<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        let waits = Arc::clone(&self.waits).lock_owned().await;
-        blocking(move || {
-            let _waits = waits;
-            let panicked = |_| Refusal::new(RefusalKind::Io, "the agent panicked");
-            std::thread::spawn(work).join().map_err(panicked)?
-        })
-        .await
     }
 
     pub(super) async fn kill(&self, name: &str, signal: i32) -> Result<KillEvidence, Refusal> {

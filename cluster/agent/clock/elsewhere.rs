@@ -23,9 +23,9 @@ pub(super) fn unskew(process: &ProcessState) -> Result<ProcessClock, Trouble> {
     look(process)
 }
 
-/// Every clock is its own.
-pub(super) fn is_own(_pid: i32) -> Result<bool, Trouble> {
-    Ok(true)
+/// None was moved.
+pub(super) fn is_moved(_pid: i32) -> Result<bool, Trouble> {
+    Ok(false)
 }
 
 /// Every clock is its own.

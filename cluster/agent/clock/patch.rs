@@ -27,16 +27,23 @@ const TICK_NS: i64 = 10_000_000;
 
 /// Moves the wall clock of a process to this many nanoseconds ahead of the true one.
 pub(super) fn skew(process: &ProcessState, offset_ns: i64) -> Result<ProcessClock, Trouble> {
-    let vdso = own()?;
-    let place = Place::of(process.pid, vdso)?;
-    if let Sight::Moved(pages) = place.sight()? {
-        place.set(pages, offset_ns)?;
-        return look(process);
+    let none = || {
+        let why = "it has no vDSO like that of this program: it is none of 64 bits, or asks the \
+                   kernel for the time";
+        Trouble::Never(why.to_owned())
+    };
+    let place = Place::of(process.pid)?.ok_or_else(none)?;
+    match place.sight()? {
+        Sight::Own => {}
+        Sight::Moved(pages) => {
+            place.set(pages, offset_ns)?;
+            return look(process);
+        }
+        Sight::Foreign => return Err(foreign()),
     }
     let held = Held::all(process)?;
-    let place = Place::of(process.pid, vdso)?;
-    let Sight::Own = place.sight()? else {
-        return Err(Trouble::Later("its vDSO is being changed".to_owned()));
+    let Some((place, Sight::Own)) = held.sight()? else {
+        return Err(changing());
     };
     let pieces = place.entries().map(|at| at..at + JUMP as u64);
     held.tracee
@@ -60,14 +67,12 @@ pub(super) fn skew(process: &ProcessState, offset_ns: i64) -> Result<ProcessCloc
 /// Gives a process its true clock back. The pages of our code stay in it, where nothing leads to them
 /// any more: one of its threads may be in the middle of a call.
 pub(super) fn unskew(process: &ProcessState) -> Result<ProcessClock, Trouble> {
-    let vdso = own()?;
-    if is_own(process.pid)? {
+    if !is_moved(process.pid)? {
         return Ok(ProcessClock::own(process.clone()));
     }
     let held = Held::all(process)?;
-    let place = Place::of(process.pid, vdso)?;
-    let Sight::Moved(pages) = place.sight()? else {
-        return Err(Trouble::Later("its vDSO is being changed".to_owned()));
+    let Some((place, Sight::Moved(pages))) = held.sight()? else {
+        return Err(changing());
     };
     place.set(pages, 0)?;
     // A jump is one instruction: no thread can be in the middle of it.
@@ -81,21 +86,22 @@ pub(super) fn unskew(process: &ProcessState) -> Result<ProcessClock, Trouble> {
     Ok(held.release(true, asked))
 }
 
-/// Whether the wall clock of a process is the kernel's own. Nothing is stopped.
-pub(super) fn is_own(pid: i32) -> Result<bool, Trouble> {
-    let place = Place::of(pid, own()?)?;
-    Ok(matches!(place.sight()?, Sight::Own))
+/// Whether the wall clock of a process is moved. Nothing is stopped.
+pub(super) fn is_moved(pid: i32) -> Result<bool, Trouble> {
+    match Place::of(pid)? {
+        Some(place) => Ok(matches!(place.sight()?, Sight::Moved(_))),
+        None => Ok(false),
+    }
 }
 
 /// What the wall clock of a process says: it is asked in the process if it was moved.
 pub(super) fn look(process: &ProcessState) -> Result<ProcessClock, Trouble> {
-    if is_own(process.pid)? {
+    if !is_moved(process.pid)? {
         return Ok(ProcessClock::own(process.clone()));
     }
     let held = Held::one(process)?;
-    let place = Place::of(process.pid, own()?)?;
-    let Sight::Moved(pages) = place.sight()? else {
-        return Err(Trouble::Later("its vDSO is being changed".to_owned()));
+    let Some((place, Sight::Moved(pages))) = held.sight()? else {
+        return Err(changing());
     };
     let asked = place.ask(&held.tracee.borrow()?, pages)?;
     Ok(held.release(false, asked))
@@ -110,10 +116,6 @@ pub(super) fn manner() -> &'static str {
             "moved clocks are read by system calls: this kernel's vDSO begins in an unknown way"
         }
     }
-}
-
-fn own() -> Result<&'static Vdso, Trouble> {
-    Vdso::own().map_err(Trouble::Never)
 }
 
 /// A process that is held still, and cannot become another program meanwhile.
@@ -148,6 +150,15 @@ impl Held {
         })
     }
 
+    /// Its memory, and what is in front of its vDSO now.
+    fn sight(&self) -> Result<Option<(Place, Sight)>, Trouble> {
+        let Some(place) = Place::of(self.process.pid)? else {
+            return Ok(None);
+        };
+        let sight = place.sight()?;
+        Ok(Some((place, sight)))
+    }
+
     /// Lets it go on, and tells what its clock said.
     fn release(self, own: bool, (ahead_ns, within_ns): (i64, u64)) -> ProcessClock {
         let threads = self.tracee.threads();
@@ -170,23 +181,29 @@ struct Pages {
     params: u64,
 }
 
-/// What is in front of a process's vDSO.
+/// What a process's vDSO is.
 enum Sight {
+    /// As the kernel made it.
     Own,
+    /// The same with our jumps in it.
     Moved(Pages),
+    /// Something else, and nothing of ours in it.
+    Foreign,
 }
 
-/// The memory of a process, and where its vDSO is.
-struct Place<'a> {
-    vdso: &'a Vdso,
+/// The memory of a process that has the kernel's vDSO, and where it is.
+struct Place {
+    vdso: &'static Vdso,
     memory: File,
     maps: Vec<Mapping>,
     /// Where the vDSO begins there.
     base: u64,
 }
 
-impl<'a> Place<'a> {
-    fn of(pid: i32, vdso: &'a Vdso) -> Result<Self, Trouble> {
+impl Place {
+    /// Nothing if the process has no vDSO, or one of another size.
+    fn of(pid: i32) -> Result<Option<Self>, Trouble> {
+        let vdso = Vdso::own().map_err(Trouble::Never)?;
         let gone = |error: std::io::Error| match error.raw_os_error() {
             Some(libc::ENOENT | libc::ESRCH) => Trouble::Gone,
             _ => Trouble::Never(format!("cannot reach the memory of {pid}: {error}")),
@@ -198,21 +215,17 @@ impl<'a> Place<'a> {
         if maps.is_empty() {
             return Err(Trouble::Gone);
         }
-        let mapping = vdso::find(&maps).ok_or_else(|| {
-            Trouble::Never(format!(
-                "{pid} has no vDSO: it asks the kernel for the time"
-            ))
-        })?;
-        if mapping.end - mapping.start != vdso.image.len() as u64 {
-            let why = format!("{pid} has another vDSO than this program: is it a 32-bit one?");
-            return Err(Trouble::Never(why));
-        }
-        Ok(Self {
+        let len = vdso.image.len() as u64;
+        let mapping = vdso::find(&maps).filter(|mapping| mapping.end - mapping.start == len);
+        let Some(base) = mapping.map(|mapping| mapping.start) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
             vdso,
             memory,
-            base: mapping.start,
             maps,
-        })
+            base,
+        }))
     }
 
     fn entries(&self) -> [u64; 3] {
@@ -234,39 +247,33 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Whose the vDSO is; anything but the kernel's own and ours is refused.
+    /// Whose the vDSO is. One that has some of our jumps in it, but not all or not only them, is
+    /// refused.
     fn sight(&self) -> Result<Sight, Trouble> {
         let mut image = vec![0; self.vdso.image.len()];
         self.read(self.base, &mut image)?;
         if image == self.vdso.image {
             return Ok(Sight::Own);
         }
-        let [first, ..] = self.vdso.entries;
-        let pages = stub::target(self.entries()[0], &image[first..]).and_then(|target| {
-            let page = Stub {
+        let entries = self.vdso.entries.into_iter().zip(self.entries());
+        let mut pages = Vec::new();
+        for (entry, at) in entries {
+            let target = stub::target(at, &image[entry..]);
+            let stub = target.map(|target| Stub {
                 page: target - target % PAGE,
+            });
+            let Some(ours) = stub.and_then(|stub| self.pages(stub)) else {
+                continue;
             };
-            self.pages(page)
-        });
-        let Some(pages) = pages else {
-            return Err(foreign());
-        };
-        // Nothing but the three jumps may differ.
-        for ((entry, at), to) in self
-            .vdso
-            .entries
-            .into_iter()
-            .zip(self.entries())
-            .zip(pages.stub.entries())
-        {
-            if stub::target(at, &image[entry..]) != Some(to) {
-                return Err(foreign());
-            }
-            let own = &self.vdso.image[entry..entry + JUMP];
-            image[entry..entry + JUMP].copy_from_slice(own);
+            pages.push((target, ours));
+            image[entry..entry + JUMP].copy_from_slice(&self.vdso.image[entry..entry + JUMP]);
         }
-        match image == self.vdso.image {
-            true => Ok(Sight::Moved(pages)),
+        let Some(&(_, ours)) = pages.first() else {
+            return Ok(Sight::Foreign);
+        };
+        let targets = pages.iter().filter_map(|&(target, _)| target);
+        match image == self.vdso.image && targets.eq(ours.stub.entries()) {
+            true => Ok(Sight::Moved(ours)),
             false => Err(foreign()),
         }
     }
@@ -355,7 +362,7 @@ impl<'a> Place<'a> {
         }
         match self.sight()? {
             Sight::Own => Ok(()),
-            Sight::Moved(_) => Err(foreign()),
+            Sight::Moved(_) | Sight::Foreign => Err(foreign()),
         }
     }
 
@@ -416,6 +423,10 @@ fn unreadable(error: std::io::Error) -> Trouble {
         Some(libc::ESRCH) | None => Trouble::Gone,
         _ => Trouble::Never(format!("cannot read the memory of a process: {error}")),
     }
+}
+
+fn changing() -> Trouble {
+    Trouble::Later("its vDSO is being changed".to_owned())
 }
 
 fn foreign() -> Trouble {

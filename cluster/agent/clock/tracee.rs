@@ -1,10 +1,9 @@
 //! Stops the threads of a process for a moment, and has one of them do something for us: `ptrace`, as
 //! far as it is needed here. What is done to clocks is in `patch.rs`.
 //!
-//! The kernel ties a stopped thread to the thread that stopped it, and lets it go when that one ends.
-//! So everything here happens on a thread of its own, whose end also cleans up after a panic. And
-//! while it lasts nobody else in this program may wait for children of any kind: the stops are
-//! reported in the same way.
+//! The kernel ties a stopped thread to the thread that stopped it, so everything here happens on a
+//! thread of its own, whose end also cleans up. And while it lasts nobody else in this program may
+//! wait for children of any kind: the stops are reported in the same way.
 
 use std::fs;
 use std::io::ErrorKind;

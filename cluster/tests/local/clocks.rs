@@ -320,11 +320,24 @@ pub(crate) async fn clocks_that_cannot_be_moved_are_refused() {
     assert_eq!(kind(n1.skew("x", 1).await), RefusalKind::NotRunning);
     assert_eq!(n1.unskew("x").await.expect("nothing to do").processes, []);
 
-    let _tampered = Partner::new(n1, &program(&["tamper"])).await;
-    let error = n1.skew("tamper", 1).await.expect_err("a refusal");
+    // One of three processes cannot be moved: then none is.
+    let tamper = program(&["tamper"]).argv.join(" ");
+    let command = format!("sleep 1000 | {tamper}; :");
+    n1.start(&shell("three", &command)).await.expect("started");
+    until("its word", || async {
+        n1.tail("three.log", 1)
+            .await
+            .is_ok_and(|log| log == "ready")
+    })
+    .await;
+    let error = n1.skew("three", FORWARD_NS).await.expect_err("a refusal");
     let refusal = error.refusal().expect("a refusal of the agent");
     assert_eq!(refusal.kind, RefusalKind::Unsupported);
     assert!(refusal.message.contains("vDSO"), "{refusal}");
-    assert_eq!(n1.processes("tamper").await.expect("a list").len(), 1);
+    for clocks in [n1.clocks("three").await, n1.unskew("three").await] {
+        let clocks = clocks.expect("a look").processes;
+        assert_eq!(clocks.len(), 3);
+        assert!(clocks.iter().all(|clock| clock.own), "{clocks:?}");
+    }
     lab.end().await;
 }
