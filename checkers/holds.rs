@@ -161,6 +161,39 @@ impl Drift {
     }
 }
 
+/// How far the clocks that stamped the times of different processes may have been apart. What one
+/// process did is never compared with itself by it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClockError(u64);
+
+impl ClockError {
+    /// The header parameter.
+    pub(crate) const PARAM: Param = Param {
+        name: "clock_error_ms",
+        takes: Takes::Ms,
+        default: "0: one recorder stamped all times",
+        about: "how far the clocks that stamped the times of different processes may be apart",
+    };
+
+    /// The header's `clock_error_ms`.
+    pub(crate) fn of_header(history: &History) -> ClockError {
+        ClockError(history.header.param_ms(ClockError::PARAM.name).unwrap_or(0))
+    }
+
+    /// The earliest that a time of another process may have been by one's own clock.
+    pub(crate) fn sooner(self, time: u64) -> u64 {
+        if time == u64::MAX {
+            return time;
+        }
+        time.saturating_sub(self.0)
+    }
+
+    /// The latest that it may have been.
+    pub(crate) fn later(self, time: u64) -> u64 {
+        time.saturating_add(self.0)
+    }
+}
+
 /// All holds of a history, in the order of their grants, and what belongs to none.
 pub(crate) struct Holds<'h> {
     pub(crate) holds: Vec<Hold<'h>>,

@@ -6,7 +6,7 @@ use history::{EventRef, History};
 use rustc_hash::FxHashMap;
 
 use crate::actors;
-use crate::holds::{self, Drift, Hold, Holds};
+use crate::holds::{self, ClockError, Drift, Hold, Holds};
 use crate::params::Param;
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
@@ -26,7 +26,8 @@ impl Checker for LeaseEarly {
 
     fn method(&self) -> &'static str {
         "A lease must last until ttl minus drift after the last renewal (else the acquire) that \
-         was acknowledged was asked for; the ttl is the holder's own. It ended early if another \
+         was acknowledged was asked for; the ttl is the holder's own. Where that is compared with \
+         the grant to another, the error of their clocks is taken off. It ended early if another \
          process is told of its own grant before that, or if a renewal is refused as `not-held` \
          before that. A holder that asked for its release or was killed is no longer owed the \
          lease; that it said `lost` is no excuse. One sweep with an ordered set of deadlines per \
@@ -40,6 +41,7 @@ impl Checker for LeaseEarly {
                 ..holds::TTL
             },
             Drift::PARAM,
+            ClockError::PARAM,
             actors::THREADS,
             actors::CLIENTS,
         ]
@@ -67,7 +69,7 @@ impl Checker for LeaseEarly {
                 "no lease with a time to live was granted".to_owned(),
             ));
         }
-        let found = sweep(&holds, drift);
+        let found = sweep(&holds, drift, ClockError::of_header(history));
         let given = found.iter().filter(|early| early.to.is_some()).count();
         let early_max = found
             .iter()
@@ -171,7 +173,7 @@ fn points(holds: &[Hold<'_>]) -> Vec<(usize, usize, Point)> {
     points
 }
 
-fn sweep<'h>(holds: &Holds<'h>, drift: Drift) -> Vec<Early<'h>> {
+fn sweep<'h>(holds: &Holds<'h>, drift: Drift, clocks: ClockError) -> Vec<Early<'h>> {
     let holds = &holds.holds;
     let mut owed: FxHashMap<u32, Owed> = FxHashMap::default();
     let mut found = Vec::new();
@@ -182,6 +184,7 @@ fn sweep<'h>(holds: &Holds<'h>, drift: Drift) -> Vec<Early<'h>> {
             Point::Granted => {
                 let now = hold.granted.time();
                 if let Some((deadline, other)) = owed.longest_of_others(hold.owner)
+                    && let deadline = clocks.sooner(deadline)
                     && deadline > now
                 {
                     found.push(Early {
@@ -298,6 +301,15 @@ mod tests {
             "B got the lease of L at least 100 ms before that of A was over"
         );
         assert_eq!(told.rows.len(), 5);
+    }
+
+    #[test]
+    fn clocks_that_differ_excuse_as_much() {
+        let early = RENEWED.replace("5600", "5400");
+        let by_clocks = |error: u64| check(&format!("param clock_error_ms {error}\n{early}"));
+        assert_eq!(by_clocks(99).verdict, Verdict::Invalid);
+        assert_eq!(by_clocks(99).counted("early_ms_max"), Some(1));
+        assert_eq!(by_clocks(100).verdict, Verdict::Valid);
     }
 
     #[test]

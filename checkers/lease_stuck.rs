@@ -7,7 +7,7 @@ use history::{EventRef, History, Kind, NONE, Op, Outcome};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::faults::{Spans, faults, join, outages};
-use crate::holds::{self, ACQUIRES, is_grant, says_held, ttl_of};
+use crate::holds::{self, ACQUIRES, ClockError, is_grant, says_held, ttl_of};
 use crate::observations::changes;
 use crate::params::{Param, Takes};
 use crate::words::{self, Story};
@@ -33,7 +33,8 @@ impl Checker for LeaseStuck {
          may have happened (an unanswered one until the faults are over under which it was given \
          up); a new leader and the end of an outage of the majority count as one, since a service \
          may then begin to count anew. An acquire that is asked for later than \
-         ttl plus slack after that, and is refused because the lock is held, convicts. One pass: \
+         ttl, slack and the error of clocks after that, and is refused because the lock is held, \
+         convicts. One pass: \
          O(n). Source: etcd issues 12291, 13019 and 12381."
     }
 
@@ -49,6 +50,7 @@ impl Checker for LeaseStuck {
                 default: "once more its ttl (10 s without one)",
                 about: "how much later than its ttl a lease may end",
             },
+            ClockError::PARAM,
         ]
     }
 
@@ -113,6 +115,7 @@ struct Stuck<'h> {
 struct Sweep<'h> {
     ttl_default: Option<u64>,
     slack: Option<u64>,
+    clocks: ClockError,
     /// When a leader was replaced, and the outages of the majority.
     leaders: Vec<u64>,
     outages: Spans,
@@ -139,6 +142,7 @@ impl<'h> Sweep<'h> {
         Sweep {
             ttl_default: history.header.param_ms("ttl_ms"),
             slack: history.header.param_ms("slack_ms"),
+            clocks: ClockError::of_header(history),
             leaders,
             outages: outages(&faults),
             hurt: join(spans.collect()),
@@ -245,7 +249,8 @@ impl<'h> Sweep<'h> {
             lock.ttl
         };
         let slack = self.slack.unwrap_or(default);
-        if op.start() > lock.over.max(counted).saturating_add(slack) {
+        let free = lock.over.max(counted).saturating_add(slack);
+        if op.start() > self.clocks.later(free) {
             self.refused_late += 1;
             self.first.get_or_insert(Stuck {
                 key,

@@ -6,7 +6,7 @@
 use history::{EventRef, History};
 
 use crate::actors;
-use crate::holds::{self, Drift, End, Hold, Holds};
+use crate::holds::{self, ClockError, Drift, End, Hold, Holds};
 use crate::params::{Param, Takes};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
@@ -52,6 +52,7 @@ impl Checker for LossNotice {
             },
             holds::TTL,
             Drift::PARAM,
+            ClockError::PARAM,
             actors::THREADS,
             actors::CLIENTS,
         ]
@@ -76,12 +77,13 @@ impl Checker for LossNotice {
             .param_ms("loss_bound_ms")
             .or_else(|| header.param_ms("bound_ms"));
         let drift = Drift::of_header(history);
+        let clocks = ClockError::of_header(history);
         let successors = successors(&holds);
         let mut first: Option<Late<'_>> = None;
         let (mut lost, mut late, mut longest) = (0, 0, 0);
         for (index, hold) in holds.holds.iter().enumerate() {
             let successor = successors[index].map(|next| &holds.holds[next]);
-            let Some(found) = went_on(hold, successor, drift, &holds) else {
+            let Some(found) = went_on(hold, successor, (drift, clocks), &holds) else {
                 continue;
             };
             lost += 1;
@@ -135,7 +137,7 @@ fn successors(holds: &Holds<'_>) -> Vec<Option<usize>> {
 fn went_on<'h>(
     hold: &Hold<'h>,
     successor: Option<&Hold<'h>>,
-    drift: Drift,
+    (drift, clocks): (Drift, ClockError),
     holds: &Holds<'h>,
 ) -> Option<Late<'h>> {
     let noticed = match hold.end {
@@ -151,7 +153,8 @@ fn went_on<'h>(
         .max_by_key(|event| event.index())?;
     let granted_to_another = successor.map(|next| next.granted);
     let expired = hold.expired(drift).unwrap_or(u64::MAX);
-    let lost_at = granted_to_another.map_or(expired, |event| event.time().min(expired));
+    let lost_at =
+        granted_to_another.map_or(expired, |event| clocks.later(event.time()).min(expired));
     if evidence.time() <= lost_at {
         return None;
     }

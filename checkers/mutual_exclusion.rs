@@ -8,7 +8,7 @@ use history::{History, NONE, Op};
 use rustc_hash::FxHashMap;
 
 use crate::actors;
-use crate::holds::{self, Drift, End, Holds};
+use crate::holds::{self, ClockError, Drift, End, Holds};
 use crate::intervals::{Furthest, Interval, first_clash, overlap};
 use crate::params::Param;
 use crate::words::{self, Story};
@@ -31,14 +31,20 @@ impl Checker for MutualExclusion {
         "A hold is certain from the answer to its acquire until its release is asked for, its \
          holder learns that it is gone, or ttl minus drift after the last acknowledged renewal \
          (else the acquire) was asked for. Certain holds of one lock by different processes must \
-         be disjoint, and no `act` of one process may lie wholly within a certain hold of \
+         not overlap by more than the error of their clocks, and no `act` of one process may lie wholly within a certain hold of \
          another. An unanswered acquire holds nothing; an unanswered release ends the hold where \
          it was asked for. Sort and sweep, exact: O(n log n). Source: the cores of Knossos' \
          mutex with owners, and leases as in Gray and Cheriton, Leases (1989)."
     }
 
     fn params(&self) -> &'static [Param] {
-        &[holds::TTL, Drift::PARAM, actors::THREADS, actors::CLIENTS]
+        &[
+            holds::TTL,
+            Drift::PARAM,
+            ClockError::PARAM,
+            actors::THREADS,
+            actors::CLIENTS,
+        ]
     }
 
     fn counts(&self) -> &'static [(&'static str, &'static str)] {
@@ -68,6 +74,7 @@ impl Checker for MutualExclusion {
             return Checked::unknown(Reason::NotApplicable("no lock was granted".to_owned()));
         }
         let drift = Drift::of_header(history);
+        let clocks = ClockError::of_header(history);
         let (mut overlaps, mut overlap_ns, mut intrusions) = (0, 0, 0);
         let mut first: Option<(usize, Violation<'_>)> = None;
         let mut keep = |at: usize, violation| {
@@ -76,7 +83,7 @@ impl Checker for MutualExclusion {
             }
         };
         for group in holds.by_key() {
-            let certain = certain(&holds, &group, drift);
+            let certain = certain(&holds, &group, drift, clocks);
             let found = overlap(&within(&certain, history.end()));
             overlaps += found.episodes;
             overlap_ns += found.ns;
@@ -89,7 +96,7 @@ impl Checker for MutualExclusion {
             let key = holds.holds[group[0]].key;
             let prefixes = Prefixes::of(&certain);
             for &(act, actor) in acts.get(&key).into_iter().flatten() {
-                if let Some(holder) = prefixes.around(act, actor) {
+                if let Some(holder) = prefixes.around(act, actor, clocks) {
                     intrusions += 1;
                     keep(act.invoke.index(), Violation::Act((act, actor), holder));
                 }
@@ -97,7 +104,7 @@ impl Checker for MutualExclusion {
         }
         let result = match first {
             None => Checked::valid(),
-            Some((_, violation)) => tell(history, &holds, drift, &violation),
+            Some((_, violation)) => tell(history, &holds, (drift, clocks), &violation),
         };
         result
             .count("grants", holds.holds.len() as u64)
@@ -128,9 +135,10 @@ fn acts_by_key<'h>(acts: &[Act<'h>]) -> FxHashMap<u32, Vec<Act<'h>>> {
     by_key
 }
 
-/// The certain holds of one lock, sorted by start. A hold that lasted until its owner was granted
+/// The certain holds of one lock, sorted by start, and shorter by the error of clocks: by so much
+/// must they overlap for certain. A hold that lasted until its owner was granted
 /// the lock once more goes on in the next one.
-fn certain(holds: &Holds<'_>, group: &[usize], drift: Drift) -> Vec<Interval> {
+fn certain(holds: &Holds<'_>, group: &[usize], drift: Drift, clocks: ClockError) -> Vec<Interval> {
     let mut next_of: FxHashMap<u32, Interval> = FxHashMap::default();
     let mut intervals: Vec<Interval> = Vec::with_capacity(group.len());
     for &index in group.iter().rev() {
@@ -149,6 +157,9 @@ fn certain(holds: &Holds<'_>, group: &[usize], drift: Drift) -> Vec<Interval> {
         }
         next_of.insert(hold.owner, interval);
         intervals.push(interval);
+    }
+    for interval in &mut intervals {
+        interval.end = clocks.sooner(interval.end);
     }
     intervals.reverse();
     intervals
@@ -185,11 +196,11 @@ impl<'a> Prefixes<'a> {
 
     /// A certain hold of another process in which the whole act lies. The holds are in order of
     /// their grants, so that those that begin before the act are a prefix.
-    fn around(&self, act: Op<'_>, actor: u32) -> Option<usize> {
+    fn around(&self, act: Op<'_>, actor: u32, clocks: ClockError) -> Option<usize> {
         let end = act.completion?.time();
         let begun = self
             .certain
-            .partition_point(|interval| interval.start <= act.start());
+            .partition_point(|interval| clocks.later(interval.start) <= act.start());
         self.furthest[begun.checked_sub(1)?]
             .other_than(actor)
             .filter(|other| other.end >= end && other.start < other.end)
@@ -197,7 +208,12 @@ impl<'a> Prefixes<'a> {
     }
 }
 
-fn tell(history: &History, holds: &Holds<'_>, drift: Drift, violation: &Violation<'_>) -> Checked {
+fn tell(
+    history: &History,
+    holds: &Holds<'_>,
+    (drift, clocks): (Drift, ClockError),
+    violation: &Violation<'_>,
+) -> Checked {
     let mut story = Story::default();
     let lasts = |index: usize| {
         let hold = &holds.holds[index];
@@ -248,7 +264,7 @@ fn tell(history: &History, holds: &Holds<'_>, drift: Drift, violation: &Violatio
             } else {
                 certain
             };
-            let both = end.saturating_sub(b.granted.time());
+            let both = clocks.sooner(end).saturating_sub(b.granted.time());
             Checked::invalid(story.finish(format!(
                 "{} got the lock{} while {} certainly held it: two holders for {}",
                 who(second),

@@ -175,13 +175,21 @@ fn ms(event: EventRef<'_>) -> u64 {
 }
 
 fn made(steps: &[crate::made::Step]) -> History {
-    history(
-        header(
-            "lock",
-            json!({"drift_ms": 0, "ttl_ms": 100, "slack_ms": 2, "loss_bound_ms": 2}),
-        ),
-        steps,
-    )
+    made_by_clocks(steps, 0)
+}
+
+/// The same, stamped by clocks that may be so many milliseconds apart.
+fn made_by_clocks(steps: &[crate::made::Step], error: u64) -> History {
+    let params = json!({
+        "drift_ms": 0, "ttl_ms": 100, "slack_ms": 2, "loss_bound_ms": 2, "clock_error_ms": error,
+    });
+    history(header("lock", params), steps)
+}
+
+fn clock_error(history: &History) -> u64 {
+    history.header.params["clock_error_ms"]
+        .as_u64()
+        .expect("it is given")
 }
 
 /// The certain hold of a grant, in ms: from, to.
@@ -205,6 +213,7 @@ fn certain<'h>(history: &'h History, all: &[Grant<'h>], grant: &Grant<'h>) -> (u
 }
 
 fn two_hold(history: &History) -> bool {
+    let error = clock_error(history);
     let all = grants(history);
     let other = |a: &Grant<'_>, b: &Grant<'_>| {
         same_key(a.event, b.event) && a.event.process_id() != b.event.process_id()
@@ -212,7 +221,7 @@ fn two_hold(history: &History) -> bool {
     let clash = all.iter().any(|a| {
         all.iter().any(|b| {
             let (of_a, of_b) = (certain(history, &all, a), certain(history, &all, b));
-            other(a, b) && of_a.0.max(of_b.0) < of_a.1.min(of_b.1)
+            other(a, b) && (of_a.0.max(of_b.0)).saturating_add(error) < of_a.1.min(of_b.1)
         })
     });
     let acts = ops(history, &["act"]).into_iter().filter(Op::is_ok_ref);
@@ -223,9 +232,9 @@ fn two_hold(history: &History) -> bool {
                 let (since, until) = certain(history, &all, grant);
                 same_key(grant.event, act.invoke)
                     && grant.event.process_id() != act.process_id()
-                    && since <= from
-                    && to <= until
-                    && since < until
+                    && since + error <= from
+                    && (to + error <= until || until == u64::MAX)
+                    && since + error < until
             })
         })
 }
@@ -267,7 +276,8 @@ fn given_early(history: &History) -> u64 {
                     && a.event.process_id() != b.event.process_id()
                     && a.event.index() < b.event.index()
                     && entitled(a, b)
-                    && a.deadline(history, &all, b.event.index()) > ms(b.event)
+                    && a.deadline(history, &all, b.event.index())
+                        > ms(b.event) + clock_error(history)
             })
         })
         .count() as u64
@@ -336,7 +346,9 @@ fn refused_late(history: &History) -> u64 {
                 Some(event) => ms(event) + int(op.input(), "ttl_ms").unwrap_or(100) as u64 + 2,
             });
             before.iter().any(|op| is_grant(op))
-                && over.max().is_some_and(|over| ms(attempt.invoke) > over)
+                && over.max().is_some_and(|over| {
+                    ms(attempt.invoke) > over.saturating_add(clock_error(history))
+                })
         })
         .count() as u64
 }
@@ -367,7 +379,7 @@ fn noticed_late(history: &History) -> u64 {
                     && other.event.process_id() != grant.event.process_id()
                     && other.event.index() > grant.event.index()
             })
-            .map(|other| ms(other.event))
+            .map(|other| ms(other.event) + clock_error(history))
             .min();
         let attempts = ops(history, &["renew"]).into_iter().filter(|op| {
             let ended_before = grant.end_index() < op.invoke.index();
@@ -513,14 +525,14 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn mutual_exclusion(steps in lock_steps()) {
-        let made = made(&steps);
+    fn mutual_exclusion(steps in lock_steps(), error in 0u64..4) {
+        let made = made_by_clocks(&steps, error);
         prop_assert_eq!(convicts("mutual-exclusion", &made), two_hold(&made));
     }
 
     #[test]
-    fn lease_early(steps in lock_steps()) {
-        let made = made(&steps);
+    fn lease_early(steps in lock_steps(), error in 0u64..4) {
+        let made = made_by_clocks(&steps, error);
         let found = check("lease-early", &made);
         prop_assert_eq!(found.counted("given_early").unwrap_or(0), given_early(&made));
         prop_assert_eq!(found.counted("refused_early").unwrap_or(0), refused_early(&made));
@@ -531,15 +543,15 @@ proptest! {
     }
 
     #[test]
-    fn lease_stuck(steps in lock_steps()) {
-        let made = made(&steps);
+    fn lease_stuck(steps in lock_steps(), error in 0u64..4) {
+        let made = made_by_clocks(&steps, error);
         let found = check("lease-stuck", &made);
         prop_assert_eq!(found.counted("refused_too_late").unwrap_or(0), refused_late(&made));
     }
 
     #[test]
-    fn loss_notice(steps in lock_steps()) {
-        let made = made(&steps);
+    fn loss_notice(steps in lock_steps(), error in 0u64..4) {
+        let made = made_by_clocks(&steps, error);
         let found = check("loss-notice", &made);
         prop_assert_eq!(found.counted("noticed_late").unwrap_or(0), noticed_late(&made));
     }
