@@ -317,11 +317,11 @@ impl<'t> Cursor<'t> {
         while let Some(digit) = self.text.get(at).map(|byte| byte.wrapping_sub(b'0'))
             && digit < 10
         {
-            value = value * 10 + u32::from(digit);
-            at += 1;
-            if at - self.at > 9 {
+            if at - self.at == 9 {
                 return None;
             }
+            value = value * 10 + u32::from(digit);
+            at += 1;
         }
         let length = at - self.at;
         let is_alone = self.text.get(at).is_some_and(|&byte| ends_atom(byte));

@@ -103,3 +103,32 @@ fn commit(builder: &mut HistoryBuilder, session: u64, start: &mut usize) -> Resu
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::formats::read_bytes;
+    use serde_json::json;
+
+    #[test]
+    fn sessions_and_transactions_are_told_apart() {
+        let read = read_bytes(b"w 0 0\nr 1 -3\n-----\nw 0 1\n=====\nr 0 1\n").unwrap();
+        assert_eq!(read.format, "awdit");
+        let ops: Vec<_> = read.history.ops().collect();
+        let sessions: Vec<u32> = ops.iter().map(|op| op.process_id()).collect();
+        assert_eq!(sessions, [0, 0, 1]);
+        assert_eq!(
+            ops[0].input().to_json(),
+            json!([["w", 0, 0], ["r", 1, null]])
+        );
+        assert_eq!(
+            ops[0].output().unwrap().to_json(),
+            json!([["w", 0, 0], ["r", 1, -3]])
+        );
+        assert_eq!(read.history.end(), 0);
+        let error = read_bytes(b"w 0 0\nr 1\n").unwrap_err().to_string();
+        assert!(
+            error.starts_with("line 2, column 2: expected a key and a value"),
+            "{error}"
+        );
+    }
+}

@@ -126,3 +126,44 @@ fn draft(
     draft.error = error.map(|error| importer.builder().error(&error));
     Ok(draft)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::formats::read_bytes;
+    use crate::{Outcome, formats::Read};
+    use serde_json::json;
+
+    fn read(text: &str) -> Read {
+        read_bytes(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn lines_of_operations_are_found_between_others() {
+        let found = read(
+            "2026-12-01 INFO  jepsen.core - Running test\n\
+             INFO  jepsen.util - 0\t:invoke\t:cas\t[1 2]\n\
+             INFO [worker 1] jepsen.util: 1\t:invoke\t:read\tnil\n\
+             INFO  jepsen.util - :nemesis\t:info\t:start\tnil\n\
+             INFO  jepsen.util - 1\t:fail\t:read\t:timed-out\n\
+             INFO  jepsen.util - 0\t:info\t:cas\t[1 2]\tconnection reset\n",
+        );
+        assert_eq!(found.format, "log");
+        let ops: Vec<_> = found.history.ops().collect();
+        assert_eq!(ops.len(), 2);
+        assert_eq!(ops[0].error(), Some("connection reset"));
+        assert_eq!(ops[0].input().to_json(), json!([1, 2]));
+        assert_eq!(ops[1].outcome(), Outcome::Fail);
+        assert_eq!(ops[1].error(), Some("timed-out"));
+        assert!(ops[1].completion.unwrap().value().is_null());
+    }
+
+    #[test]
+    fn a_line_that_is_no_operation_is_refused_with_its_place() {
+        let text = "0 :invoke :write 1\n0 :ok :write [1\n";
+        let error = read_bytes(text.as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with("line 2"), "{error}");
+        let busy = "0 :invoke :write 1\n0 :invoke :write 2\n";
+        let error = read_bytes(busy.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("operation 1: process 0 invokes"), "{error}");
+    }
+}

@@ -140,3 +140,36 @@ fn transactions(builder: &mut HistoryBuilder, runs: &[Run]) -> Vec<(i64, Packed)
         .map(|&(first, txn)| (runs[first].session, txn))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::formats::read_bytes;
+    use serde_json::json;
+
+    #[test]
+    fn a_transaction_in_parts_is_put_together() {
+        let read = read_bytes(b"w(1,5,0,0)\nr(1,5,1,1)\nw(2,6,0,0)\nr(2,0,1,2)\n").unwrap();
+        assert_eq!(read.format, "plume");
+        let txns: Vec<_> = read
+            .history
+            .ops()
+            .map(|op| (op.process_id(), op.output().unwrap().to_json()))
+            .collect();
+        assert_eq!(
+            txns,
+            [
+                (0, json!([["w", 1, 5], ["w", 2, 6]])),
+                (1, json!([["r", 1, 5]])),
+                (1, json!([["r", 2, 0]])),
+            ]
+        );
+        assert_eq!(read.history.header.params["initial"], 0);
+        let error = read_bytes(b"w(1,5,0,0)\nr(1,5,1)\n")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("line 2, column 7: expected a whole number"),
+            "{error}"
+        );
+    }
+}
