@@ -13,6 +13,7 @@ pub mod formats;
 pub mod header;
 mod history;
 mod import;
+mod line;
 mod ops;
 mod source;
 pub mod symbols;

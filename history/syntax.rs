@@ -38,26 +38,22 @@ pub(crate) struct Cursor<'t> {
     dialect: Dialect,
 }
 
+/// The bytes that end an atom.
+static ENDS_ATOM: [bool; 256] = {
+    let mut ends = [false; 256];
+    let list = b" ,\n\t\r\x0b\x0c}])[({\";";
+    let mut at = 0;
+    while at < list.len() {
+        ends[list[at] as usize] = true;
+        at += 1;
+    }
+    ends
+};
+
 /// Whether a byte ends an atom.
 #[inline]
 fn ends_atom(byte: u8) -> bool {
-    matches!(
-        byte,
-        b' ' | b','
-            | b'\n'
-            | b'\t'
-            | b'\r'
-            | 0x0b
-            | 0x0c
-            | b'}'
-            | b']'
-            | b')'
-            | b'{'
-            | b'['
-            | b'('
-            | b'"'
-            | b';'
-    )
+    ENDS_ATOM[usize::from(byte)]
 }
 
 impl<'t> Cursor<'t> {
@@ -103,11 +99,19 @@ impl<'t> Cursor<'t> {
     /// The next byte that is no space and no comment.
     #[inline]
     pub(crate) fn peek(&mut self, expected: &'static str) -> Parsed<u8> {
+        let plain = |byte: u8| byte > b' ' && byte != b',' && byte != b';' && byte != b'#';
         let byte = self.byte(expected)?;
-        if byte > b' ' && byte != b',' && byte != b';' && byte != b'#' {
+        if plain(byte) {
             return Ok(byte);
         }
-        self.skip_space(expected)
+        // Nearly always it is one space.
+        match self.text.get(self.at + 1) {
+            Some(&next) if byte == b' ' && plain(next) => {
+                self.at += 1;
+                Ok(next)
+            }
+            _ => self.skip_space(expected),
+        }
     }
 
     fn skip_space(&mut self, expected: &'static str) -> Parsed<u8> {
@@ -312,30 +316,44 @@ impl<'t> Cursor<'t> {
     /// A small integer that is not negative, if just that stands here.
     #[inline]
     pub(crate) fn small(&mut self) -> Option<u32> {
-        let mut value: u32 = 0;
-        let mut at = self.at;
-        while let Some(digit) = self.text.get(at).map(|byte| byte.wrapping_sub(b'0'))
+        self.digits(9).map(|value| value as u32)
+    }
+
+    /// An integer that is not negative and has at most 18 digits, if just that stands here.
+    #[inline]
+    fn plain_integer(&mut self) -> Option<i64> {
+        self.digits(18).map(|value| value as i64)
+    }
+
+    #[inline]
+    fn digits(&mut self, most: usize) -> Option<u64> {
+        let rest = &self.text[self.at..];
+        let mut value: u64 = 0;
+        let mut length = 0;
+        while let Some(digit) = rest.get(length).map(|byte| byte.wrapping_sub(b'0'))
             && digit < 10
         {
-            if at - self.at == 9 {
+            if length == most {
                 return None;
             }
-            value = value * 10 + u32::from(digit);
-            at += 1;
+            value = value * 10 + u64::from(digit);
+            length += 1;
         }
-        let length = at - self.at;
-        let is_alone = self.text.get(at).is_some_and(|&byte| ends_atom(byte));
-        let is_plain = length == 1 || length > 1 && self.text[self.at] != b'0';
+        let is_alone = rest.get(length).is_some_and(|&byte| ends_atom(byte));
+        let is_plain = length == 1 || length > 1 && rest[0] != b'0';
         if !is_plain || !is_alone {
             return None;
         }
-        self.at = at;
+        self.at += length;
         Some(value)
     }
 
     /// A whole number of up to 64 bits, or `nil`.
     pub(crate) fn integer_or_nil(&mut self, expected: &'static str) -> Parsed<Option<i64>> {
         self.peek(expected)?;
+        if let Some(integer) = self.plain_integer() {
+            return Ok(Some(integer));
+        }
         let start = self.at;
         let atom = self.atom()?;
         let text = std::str::from_utf8(atom).unwrap_or_default();

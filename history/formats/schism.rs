@@ -13,7 +13,8 @@ use crate::builder::HistoryBuilder;
 use crate::event::{Event, Kind, Process};
 use crate::header::{FORMAT_VERSION, Header};
 use crate::history::History;
-use crate::source::Source;
+use crate::line::LineReader;
+use crate::source::{Line as TextLine, Source};
 
 pub(super) struct Schism;
 
@@ -65,34 +66,92 @@ impl Reader for Schism {
         let header = parse_header(&source.text()[..line.len])?;
         source.take(line.whole());
         let mut builder = HistoryBuilder::new(header);
+        let mut lines = LineReader::default();
         let mut index = 0;
-        while let Some(line) = source.line()? {
-            let text = &source.text()[..line.len];
-            if !text.trim_ascii().is_empty() {
-                let parsed: Line = match serde_json::from_slice(text) {
-                    Ok(parsed) => parsed,
-                    Err(error)
-                        if is_last(source, line.whole())? && (error.is_eof() || !line.ended) =>
-                    {
-                        let number = source.line_at(0);
-                        source.warnings().push(format!(
-                            "line {number} is torn and was dropped ({} bytes)",
-                            line.len
-                        ));
-                        break;
-                    }
-                    Err(error) => return Err(malformed(source.line_at(0), &error)),
-                };
-                push(parsed, index, &mut builder).map_err(|message| Error::Malformed {
-                    line: source.line_at(0),
-                    column: 0,
-                    message,
-                })?;
+        loop {
+            read_usual(source, &mut lines, &mut index, &mut builder)?;
+            let Some(line) = source.line()? else {
+                return Ok(builder.finish());
+            };
+            if read_unusual(source, line, index, &mut builder)? {
                 index += 1;
             }
             source.take(line.whole());
         }
-        Ok(builder.finish())
+    }
+}
+
+/// Reads lines as long as they are as our writer writes them and at hand as a whole.
+fn read_usual(
+    source: &mut Source<'_>,
+    lines: &mut LineReader,
+    index: &mut u64,
+    builder: &mut HistoryBuilder,
+) -> Result<(), Error> {
+    let mut taken = 0;
+    let mut result = Ok(());
+    while let Some(scanned) = lines.read(&source.text()[taken..], builder) {
+        result = check_index(Some(scanned.index), *index)
+            .and_then(|()| builder.append(scanned.row).map_err(message));
+        if result.is_err() {
+            break;
+        }
+        taken += scanned.taken;
+        *index += 1;
+    }
+    source.take(taken);
+    result.map_err(|message| contradiction(source, message))
+}
+
+/// Reads any line; whether there is an event in it.
+fn read_unusual(
+    source: &mut Source<'_>,
+    line: TextLine,
+    index: u64,
+    builder: &mut HistoryBuilder,
+) -> Result<bool, Error> {
+    let text = &source.text()[..line.len];
+    if text.trim_ascii().is_empty() {
+        return Ok(false);
+    }
+    let parsed: Line = match serde_json::from_slice(text) {
+        Ok(parsed) => parsed,
+        Err(error) if (error.is_eof() || !line.ended) && is_last(source, line.whole())? => {
+            let number = source.line_at(0);
+            source.warnings().push(format!(
+                "line {number} is torn and was dropped ({} bytes)",
+                line.len
+            ));
+            return Ok(false);
+        }
+        Err(error) => return Err(malformed(source.line_at(0), &error)),
+    };
+    check_index(parsed.i, index)
+        .and_then(|()| builder.push(&into_event(parsed)).map_err(message))
+        .map_err(|message| contradiction(source, message))?;
+    Ok(true)
+}
+
+fn check_index(given: Option<u64>, index: u64) -> Result<(), String> {
+    match given {
+        Some(i) if i != index => Err(format!("event {i} stands where event {index} is expected")),
+        _ => Ok(()),
+    }
+}
+
+fn message(error: Error) -> String {
+    match error {
+        Error::Inconsistent { message, .. } => message,
+        other => other.to_string(),
+    }
+}
+
+/// An event that is one, and cannot follow those before it.
+fn contradiction(source: &Source<'_>, message: String) -> Error {
+    Error::Malformed {
+        line: source.line_at(0),
+        column: 0,
+        message,
     }
 }
 
@@ -102,20 +161,6 @@ fn is_last(source: &mut Source<'_>, count: usize) -> Result<bool, Error> {
         source.more()?;
     }
     Ok(source.text().len() == count)
-}
-
-fn push(parsed: Line, index: u64, builder: &mut HistoryBuilder) -> Result<(), String> {
-    if let Some(i) = parsed.i
-        && i != index
-    {
-        return Err(format!("event {i} stands where event {index} is expected"));
-    }
-    builder
-        .push(&into_event(parsed))
-        .map_err(|error| match error {
-            Error::Inconsistent { message, .. } => message,
-            other => other.to_string(),
-        })
 }
 
 fn parse_header(text: &[u8]) -> Result<Header, Error> {
