@@ -80,7 +80,9 @@ fn status_mb(name: &str) -> f64 {
     kb.expect("a number of kB") / 1e3
 }
 
-const MADE: &[(&str, fn() -> Vec<u8>)] = &[
+type Made = (&'static str, fn() -> Vec<u8>);
+
+const MADE: &[Made] = &[
     ("jsonl, register", || jsonl(register)),
     ("jsonl, register, keys", || jsonl(keyed)),
     ("jsonl, lock", || jsonl(lock)),
