@@ -236,7 +236,7 @@ impl Skewed {
         match clock.ahead_ns {
             _ if clock.own => Err("has the kernel's own clock".to_owned()),
             Some(ahead_ns) if is_near(clock, ahead_ns - self.now_ns) => Ok(()),
-            Some(ahead_ns) => Err(format!("is {} the true time", relation(ahead_ns))),
+            Some(ahead_ns) => Err(format!("is {}", relation(ahead_ns))),
             None => Err("was not asked".to_owned()),
         }
     }
@@ -248,10 +248,7 @@ impl Skewed {
             late => format!("; {late} were executed meanwhile"),
         };
         let relation = relation(self.now_ns);
-        format!(
-            "the clocks of {} are {relation} the true time{late}",
-            count(done)
-        )
+        format!("the clocks of {} are {relation}{late}", count(done))
     }
 }
 
@@ -259,7 +256,7 @@ fn is_true(clock: &ProcessClock) -> Result<(), String> {
     match clock.ahead_ns {
         _ if !clock.own => Err("still has a clock of ours".to_owned()),
         Some(ahead_ns) if !is_near(clock, ahead_ns) => {
-            Err(format!("is still {} the true time", relation(ahead_ns)))
+            Err(format!("is still {}", relation(ahead_ns)))
         }
         _ => Ok(()),
     }
@@ -269,11 +266,15 @@ fn is_near(clock: &ProcessClock, off_ns: i64) -> bool {
     off_ns.unsigned_abs() <= clock.within_ns.saturating_add(TOLERANCE_NS)
 }
 
-/// `60.000 s ahead of`, `0.500 s behind`.
+/// `60.000 s ahead of the true time`, `0.500 s behind the true time`, `at the true time`.
 fn relation(ahead_ns: i64) -> String {
-    let word = if ahead_ns < 0 { "behind" } else { "ahead of" };
+    let word = match ahead_ns {
+        0 => return "at the true time".to_owned(),
+        ..0 => "behind",
+        1.. => "ahead of",
+    };
     let ms = ahead_ns.unsigned_abs() / 1_000_000;
-    format!("{}.{:03} s {word}", ms / 1000, ms % 1000)
+    format!("{}.{:03} s {word} the true time", ms / 1000, ms % 1000)
 }
 
 /// The clocks of one service as facts; against, if one of them is not as it should be. A service that
