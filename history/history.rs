@@ -177,9 +177,12 @@ impl<'h> EventRef<'h> {
 
     /// The function.
     pub fn f(self) -> &'h str {
-        self.history
-            .function_names
-            .name(self.history.fs.get(self.index) as u32)
+        self.history.function_names.name(self.f_id())
+    }
+
+    /// The number of the function, in the order of [`History::functions`].
+    pub fn f_id(self) -> u32 {
+        self.history.fs.get(self.index) as u32
     }
 
     /// The number of the process; see [`History::process_name`].

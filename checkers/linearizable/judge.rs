@@ -55,12 +55,12 @@ pub fn judge<M: Model>(history: &History, budget: &Budget) -> Checked {
             Shortcut::NoOrder(core) => {
                 methods.known += 1;
                 let told = tell::tell(history, &model, part, &Decision::NoOrder(core), budget);
-                return methods.count(told, &parts);
+                return methods.count(history, told, &parts);
             }
             Shortcut::At(place) => {
                 methods.known += 1;
                 let told = tell::tell(history, &model, part, &Decision::At(place), budget);
-                return methods.count(told, &parts);
+                return methods.count(history, told, &parts);
             }
         }
     }
@@ -70,7 +70,7 @@ pub fn judge<M: Model>(history: &History, budget: &Budget) -> Checked {
             Decision::Order => methods.searched += 1,
             Decision::Exhausted { limit, decided } => {
                 let text = format!(
-                    "{limit}; {} of {} parts decided, then {} up to its completion {decided} of {}",
+                    "{limit}; {} of {} keys decided, then {} up to its completion {decided} of {}",
                     methods.known + methods.searched,
                     parts.len(),
                     part.name(history),
@@ -89,7 +89,7 @@ pub fn judge<M: Model>(history: &History, budget: &Budget) -> Checked {
             }
         }
     }
-    methods.count(result, &parts)
+    methods.count(history, result, &parts)
 }
 
 /// Decides one part by the cheapest method that can.
@@ -118,16 +118,27 @@ struct Methods {
 }
 
 impl Methods {
-    fn count<O>(&self, result: Checked, parts: &[Part<O>]) -> Checked {
-        let all = || parts.iter().flat_map(|part| &part.ops);
-        let unanswered = all().filter(|timed| timed.ret == NEVER).count() as u64;
+    fn count<O>(&self, history: &History, mut result: Checked, parts: &[Part<O>]) -> Checked {
+        let mut happened = vec![0u64; history.functions().count()];
+        let mut unanswered = 0;
+        for timed in parts.iter().flat_map(|part| &part.ops) {
+            if timed.ret == NEVER {
+                unanswered += 1;
+            } else {
+                happened[history.event(timed.call as usize).f_id() as usize] += 1;
+            }
+        }
         let concurrent = parts
             .iter()
             .map(|part| search::concurrency(&part.ops))
             .max();
+        result = result.count("keys", parts.len() as u64);
+        for (f, count) in history.functions().zip(happened) {
+            if count > 0 {
+                result = result.count(&format!("ops:{f}"), count);
+            }
+        }
         result
-            .count("keys", parts.len() as u64)
-            .count("ops", all().count() as u64 - unanswered)
             .count("unanswered", unanswered)
             .count("concurrent_max", concurrent.unwrap_or(0) as u64)
             .count("keys_by_shortcut", self.known)
@@ -146,7 +157,7 @@ fn parts<M: Model>(model: &M, history: &History) -> Result<Vec<Part<M::Op>>, Str
     let mut by_key: Vec<Part<M::Op>> = Vec::new();
     let mut at_key: FxHashMap<Option<u32>, usize> = FxHashMap::default();
     for op in history.ops() {
-        let asked = reader.asked(op);
+        let asked = reader.asked(model, op);
         let read = model
             .read(&asked, &mut numbers)
             .map_err(|wrong| format!("`{}` of event {}: {wrong}", op.f(), op.invoke.index()))?;
@@ -208,17 +219,22 @@ impl Reader {
     }
 
     /// An operation as models see it.
-    pub(super) fn asked<'h>(&self, op: Op<'h>) -> Asked<'h> {
-        Asked {
+    pub(super) fn asked<'h, M: Model>(&self, model: &M, op: Op<'h>) -> Asked<'h> {
+        let mut asked = Asked {
             f: op.f(),
             input: op.input(),
             answer: match (op.outcome(), op.output()) {
                 (Outcome::Ok, Some(value)) => Answer::Ok(value),
-                (Outcome::Fail, _) if !self.fails_uncertain => Answer::Fail,
+                (Outcome::Fail, _) => Answer::Fail,
                 _ => Answer::Unknown,
             },
+            error: op.error(),
             owner: self.actors.of_process(op.process_id()),
+        };
+        if self.fails_uncertain && asked.failed() && !model.is_certain(&asked) {
+            asked.answer = Answer::Unknown;
         }
+        asked
     }
 }
 

@@ -29,6 +29,11 @@ pub enum Effect<S = u32> {
 }
 
 impl<S> Effect<S> {
+    /// Whether it changes nothing.
+    pub(crate) fn is_passive(&self) -> bool {
+        matches!(self, Effect::Observes(_) | Effect::Passive)
+    }
+
     /// The same with other names for the states.
     pub(crate) fn map<T>(self, mut name: impl FnMut(S) -> T) -> Effect<T> {
         match self {
@@ -42,11 +47,6 @@ impl<S> Effect<S> {
 }
 
 impl Effect {
-    /// Whether it changes nothing.
-    pub(crate) fn is_passive(self) -> bool {
-        matches!(self, Effect::Observes(_) | Effect::Passive)
-    }
-
     /// The one state in which it is possible, if there is only one.
     pub(crate) fn needs(self) -> Option<State> {
         match self {

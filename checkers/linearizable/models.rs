@@ -14,6 +14,7 @@ mod multi_register;
 mod mutex;
 mod owner_aware_mutex;
 mod reentrant_mutex;
+pub mod register;
 mod semaphore;
 mod set;
 mod unordered_queue;
@@ -30,6 +31,7 @@ pub use multi_register::MultiRegister;
 pub use mutex::Mutex;
 pub use owner_aware_mutex::OwnerAwareMutex;
 pub use reentrant_mutex::ReentrantMutex;
+pub use register::Register;
 pub use semaphore::Semaphore;
 pub use set::Set;
 pub use unordered_queue::UnorderedQueue;
@@ -51,6 +53,8 @@ pub use super::machine::{Effect, NEVER};
 pub trait Model: Sized + Sync {
     /// The name by which users choose it: `fifo-queue`.
     const NAME: &'static str;
+    /// Other names under which it is known.
+    const ALIASES: &'static [&'static str] = &[];
     /// What it promises, what its operations and their values look like, and what an unanswered
     /// one may have done; for the docs.
     const ABOUT: &'static str;
@@ -77,6 +81,11 @@ pub trait Model: Sized + Sync {
     /// What is wrong with it: its function is not one of the model, or its value has another shape.
     fn read(&self, asked: &Asked<'_>, numbers: &mut Numbers) -> Result<Option<Self::Op>, String>;
 
+    /// Whether an operation that failed did not happen even where failures are declared uncertain.
+    fn is_certain(&self, _asked: &Asked<'_>) -> bool {
+        false
+    }
+
     /// The state at the beginning.
     fn initial(&self) -> Self::State;
 
@@ -101,9 +110,9 @@ pub trait Model: Sized + Sync {
         Shortcut::None
     }
 
-    /// Why these operations have no order, in one sentence, if they are as usual. They come in the order
-    /// of their returns.
-    fn why(&self, _ops: &[Told<Self::Op>]) -> Option<String> {
+    /// Why these operations have no order, in one sentence, if they are as usual. They come in the
+    /// order of their returns; besides them there are all operations, in the order of their calls.
+    fn why(&self, _told: &[Told<Self::Op>], _all: &[Timed<Self::Op>]) -> Option<String> {
         None
     }
 }
@@ -157,8 +166,20 @@ impl Shortcut {
 pub struct Told<O> {
     /// What it does and says.
     pub op: O,
+    /// When it was called, as an index of events.
+    pub call: u32,
+    /// When it returned.
+    pub ret: u32,
     /// The same in words: `A dequeue -> 4`.
     pub words: String,
+    /// The client.
+    pub who: String,
+    /// The function.
+    pub f: String,
+    /// The argument in words.
+    pub input: String,
+    /// The result in words.
+    pub output: String,
 }
 
 /// An operation of a history, as a model reads it.
@@ -170,6 +191,8 @@ pub struct Asked<'h> {
     pub input: ValueRef<'h>,
     /// What became of it.
     pub answer: Answer<'h>,
+    /// The reason why it failed.
+    pub error: Option<&'h str>,
     /// The thread of the process that asked: an owner of locks.
     pub owner: u32,
 }
@@ -279,6 +302,8 @@ fn count_param(header: &Header, name: &str, default: u64) -> Result<u64, String>
 pub struct Entry {
     /// The name by which users choose it.
     pub name: &'static str,
+    /// Other names under which it is known.
+    pub aliases: &'static [&'static str],
     /// What it promises, and what its operations look like.
     pub about: &'static str,
     /// How it is decided without search, and when.
@@ -293,6 +318,7 @@ impl Entry {
     const fn of<M: Model>() -> Entry {
         Entry {
             name: M::NAME,
+            aliases: M::ALIASES,
             about: M::ABOUT,
             method: M::METHOD,
             params: M::PARAMS,
@@ -301,8 +327,9 @@ impl Entry {
     }
 }
 
-/// All models besides the register, in the order in which they are listed.
+/// All models, in the order in which they are listed.
 pub static MODELS: &[Entry] = &[
+    Entry::of::<Register>(),
     Entry::of::<MultiRegister>(),
     Entry::of::<VersionedRegister>(),
     Entry::of::<Kv>(),
@@ -318,30 +345,32 @@ pub static MODELS: &[Entry] = &[
     Entry::of::<AppendLog>(),
 ];
 
-/// The names of the register, which `linearizable` reads by itself.
-const REGISTER: [&str; 2] = ["register", "cas-register"];
-
 /// The word for the model that is named like the workload, or else a register.
 const BY_WORKLOAD: &str = "workload";
 
-/// The model that a header asks for; none is the register.
-pub(super) fn of_header(header: &Header) -> Option<&'static Entry> {
+impl Entry {
+    fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
+    }
+}
+
+/// The model that a header asks for.
+pub(super) fn of_header(header: &Header) -> &'static Entry {
     let name = match header.param_str("model") {
         None | Some(BY_WORKLOAD) => &header.workload,
         Some(name) => name,
     };
-    MODELS.iter().find(|entry| entry.name == name)
+    let named = MODELS.iter().find(|entry| entry.is_called(name));
+    named.unwrap_or(&MODELS[0])
 }
 
 /// What a verdict may depend on, of all models.
 pub(super) fn all_params() -> &'static [Param] {
     static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| {
-        let models = MODELS.iter().map(|entry| entry.name);
-        [BY_WORKLOAD]
-            .into_iter()
-            .chain(REGISTER)
-            .chain(models)
-            .collect()
+        let names = MODELS
+            .iter()
+            .flat_map(|entry| std::iter::once(&entry.name).chain(entry.aliases));
+        std::iter::once(BY_WORKLOAD).chain(names.copied()).collect()
     });
     static PARAMS: LazyLock<Vec<Param>> = LazyLock::new(|| {
         let model = Param {
@@ -351,15 +380,9 @@ pub(super) fn all_params() -> &'static [Param] {
             about: "what the operations work on; `workload`: the model that is named like the workload, or \
                     else a register",
         };
-        let of_register = [
-            params::INITIAL,
-            params::READS,
-            params::NIL_READS,
-            params::CAS_FAIL,
-        ];
         let mut all = vec![model, params::FAILS];
         let of_models = MODELS.iter().flat_map(|entry| entry.params).copied();
-        for param in of_register.into_iter().chain(of_models) {
+        for param in of_models {
             if all.iter().all(|known| known.name != param.name) {
                 all.push(param);
             }

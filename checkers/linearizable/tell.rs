@@ -42,12 +42,11 @@ pub(super) fn tell<M: Model>(
             let places = Forgetting::new(history, model, part, *place).smallest(budget);
             let told: Vec<Told<M::Op>> = places
                 .iter()
-                .map(|&place| Told {
-                    op: part.ops[place].op.clone(),
-                    words: in_words(op(history, &part.ops[place])),
-                })
+                .map(|&place| told(history, &part.ops[place]))
                 .collect();
-            let why = model.why(&told).unwrap_or_else(|| no_order(&told));
+            let why = model
+                .why(&told, &part.ops)
+                .unwrap_or_else(|| no_order(&told));
             (places, why)
         }
         Decision::Order | Decision::Exhausted { .. } => (Vec::new(), String::new()),
@@ -64,6 +63,20 @@ fn no_order<O>(told: &[Told<O>]) -> String {
             last.words,
             told.len()
         ),
+    }
+}
+
+fn told<O: Clone>(history: &History, timed: &Timed<O>) -> Told<O> {
+    let op = op(history, timed);
+    Told {
+        op: timed.op.clone(),
+        call: timed.call,
+        ret: timed.ret,
+        words: in_words(op),
+        who: words::who(op.invoke),
+        f: op.f().to_owned(),
+        input: words::value(op.input()),
+        output: op.output().map_or_else(String::new, words::value),
     }
 }
 
@@ -161,7 +174,7 @@ impl<'p, M: Model> Forgetting<'p, M> {
             .peekable();
         let (mut ops, mut left) = (Vec::new(), Vec::new());
         for op in history.ops() {
-            let asked = reader.asked(op);
+            let asked = reader.asked(model, op);
             let _ = model.read(&asked, &mut numbers);
             let is_next = |timed: &&Timed<M::Op>| timed.call as usize == op.invoke.index();
             let Some(timed) = known.next_if(is_next) else {
@@ -207,7 +220,12 @@ impl<'p, M: Model> Forgetting<'p, M> {
             }
             length *= 2;
         };
-        ddmin(window, TESTS_MAX, fails)
+        // What only looks is forgotten first: a story is better told by what was done.
+        let mut window = window;
+        window.sort_by_key(|&at| !self.model.effect(&self.ops[at].op).is_passive());
+        let mut smallest = ddmin(window, TESTS_MAX, fails);
+        smallest.sort_unstable_by_key(|&at| self.ops[at].ret);
+        smallest
     }
 
     /// The part in which only these answers are known.

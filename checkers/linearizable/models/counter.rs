@@ -89,7 +89,7 @@ impl Model for Counter {
         out_of_bounds(ops, self.initial).map_or(Shortcut::None, Shortcut::At)
     }
 
-    fn why(&self, ops: &[Told<CounterOp>]) -> Option<String> {
+    fn why(&self, ops: &[Told<CounterOp>], _: &[Timed<CounterOp>]) -> Option<String> {
         let (last, others) = ops.split_last()?;
         let others: Vec<&str> = others.iter().map(|told| told.words.as_str()).collect();
         Some(if others.is_empty() {

@@ -42,7 +42,7 @@ impl Model for Mutex {
         shortcut(ops, 1)
     }
 
-    fn why(&self, ops: &[Told<LockOp>]) -> Option<String> {
+    fn why(&self, ops: &[Told<LockOp>], _: &[Timed<LockOp>]) -> Option<String> {
         why(ops, |op| *op)
     }
 }

@@ -72,7 +72,7 @@ impl Model for Semaphore {
         mutex::shortcut(&ops, self.permits)
     }
 
-    fn why(&self, ops: &[Told<(LockOp, u64)>]) -> Option<String> {
+    fn why(&self, ops: &[Told<(LockOp, u64)>], _: &[Timed<(LockOp, u64)>]) -> Option<String> {
         mutex::why(ops, |op| op.0)
     }
 }

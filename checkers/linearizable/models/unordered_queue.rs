@@ -52,7 +52,7 @@ impl Model for UnorderedQueue {
         }
     }
 
-    fn why(&self, ops: &[Told<QueueOp>]) -> Option<String> {
+    fn why(&self, ops: &[Told<QueueOp>], _: &[Timed<QueueOp>]) -> Option<String> {
         let dequeues = ops
             .iter()
             .all(|told| matches!(told.op, QueueOp::Dequeue(_)));

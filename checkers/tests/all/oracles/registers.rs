@@ -149,7 +149,7 @@ proptest! {
         }
         let found = check("linearizable", &made);
         prop_assert_eq!(found.verdict == Verdict::Invalid, !linearizable(&made, false));
-        prop_assert_eq!(found.counted("keys_by_zones"), found.counted("keys"));
+        prop_assert_eq!(found.counted("keys_by_shortcut"), found.counted("keys"));
     }
 
     /// The events that a counterexample names are enough to convict by themselves.
