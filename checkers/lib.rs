@@ -49,6 +49,7 @@ mod split_brain;
 mod stale_writes;
 mod unique_ids;
 mod watch;
+mod wr;
 mod writes_follow_reads;
 
 use history::History;
@@ -102,6 +103,7 @@ pub static CHECKERS: &[&dyn Checker] = &[
     &causal::Causal,
     &sequential::Sequential,
     &append::Append,
+    &wr::Wr,
     &lost_writes::LostWrites,
     &convergence::Convergence,
     &watch::Watch,

@@ -10,25 +10,7 @@ use rustc_hash::FxHashMap;
 use super::lists::{Lists, Writer};
 use crate::transactions::anomalies::Base;
 use crate::transactions::input::{NEVER, Transactions};
-
-/// A case of an anomaly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Case {
-    /// The transaction that shows it.
-    pub(crate) txn: u32,
-    /// The other transaction, if there is one.
-    pub(crate) other: Option<u32>,
-    pub(crate) key: u32,
-    /// The element that is wrong, if it is one.
-    pub(crate) element: Option<Word>,
-}
-
-/// All cases of an anomaly: how many, and the first.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Cases {
-    pub(crate) count: u64,
-    pub(crate) first: Case,
-}
+use crate::transactions::report::{Case, Cases};
 
 /// A read that is no beginning of the longest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

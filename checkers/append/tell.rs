@@ -3,10 +3,10 @@
 use history::{MopKind, MopValue, Word};
 
 use super::lists::Lists;
-use super::reads::Case;
 use crate::transactions::anomalies::Base;
 use crate::transactions::graph::Dep;
 use crate::transactions::input::Transactions;
+use crate::transactions::report::Case;
 use crate::transactions::tell::Names;
 use crate::verdict::Counterexample;
 use crate::words::{self, Story};

@@ -51,7 +51,7 @@ fn measure(name: &str, title: &str, history: &History) {
 }
 
 /// Measured by `benches/transactions.rs`.
-const MEASURED_ELSEWHERE: &[&str] = &["append"];
+const MEASURED_ELSEWHERE: &[&str] = &["append", "wr"];
 
 type Made = (&'static str, fn() -> History, &'static [&'static str]);
 

@@ -11,6 +11,8 @@
 //! | `internal` | a read that contradicts what its own transaction read or wrote before | Cerone et al. 2015 |
 //! | `future-read` | a read of what its own transaction writes later | Elle |
 //! | `lost-update` | two transactions read a version and both write on it | Adya 1999, Bailis et al. 2013 |
+//! | `observed-transaction-vanishes`, `fractured-read`, `causality-violation` | see [`super::weak`] | Bailis et al. 2013 and 2014, Biswas and Enea 2019 |
+//! | `no-serial-order` | no order of the transactions one after the other explains what they read | Papadimitriou 1979 |
 //! | `dirty-update`, `incompatible-order`, `duplicate-elements`, `cyclic-versions` | see below | Elle, VLDB 2020 |
 //!
 //! A cycle that also needs the order within sessions is `-process`, one that needs the order in
@@ -41,6 +43,12 @@ pub(crate) enum Base {
     G0,
     /// A cycle of write and read dependencies.
     G1c,
+    /// A transaction reads something of another, and then something older than what that wrote.
+    ObservedVanishes,
+    /// A transaction reads a part of what another wrote, or of what its session wrote.
+    FracturedRead,
+    /// A transaction reads something older than what is before it.
+    CausalityViolation,
     /// Two transactions read one version and both write on it.
     LostUpdate,
     /// A cycle with one anti-dependency.
@@ -51,6 +59,8 @@ pub(crate) enum Base {
     G2Item,
     /// A cycle with anti-dependencies, also on predicates.
     G2,
+    /// No order of transactions one after the other explains what they read.
+    NoSerialOrder,
 }
 
 /// The weakest order beyond that of versions which an anomaly needs.
@@ -93,6 +103,8 @@ impl Base {
         match self {
             Base::GarbageRead | Base::IncompatibleOrder | Base::DirtyUpdate => &[Base::G1a],
             Base::FutureRead | Base::G0 => &[Base::G1c],
+            Base::ObservedVanishes => &[Base::FracturedRead],
+            Base::FracturedRead => &[Base::CausalityViolation],
             Base::LostUpdate | Base::GNonadjacent => &[Base::G2Item],
             Base::GSingle => &[Base::GNonadjacent],
             Base::G2Item => &[Base::G2],
@@ -113,11 +125,15 @@ impl Base {
             Base::FutureRead => "future-read",
             Base::G0 => "G0",
             Base::G1c => "G1c",
+            Base::ObservedVanishes => "observed-transaction-vanishes",
+            Base::FracturedRead => "fractured-read",
+            Base::CausalityViolation => "causality-violation",
             Base::LostUpdate => "lost-update",
             Base::GSingle => "G-single",
             Base::GNonadjacent => "G-nonadjacent",
             Base::G2Item => "G2-item",
             Base::G2 => "G2",
+            Base::NoSerialOrder => "no-serial-order",
         }
     }
 }

@@ -88,7 +88,7 @@ pub(crate) static LEVELS: &[Level] = &[
         name: "monotonic-atomic-view",
         aliases: &[],
         implies: &["read-committed"],
-        forbids: &[],
+        forbids: &[data(Base::ObservedVanishes)],
     },
     Level {
         name: "cursor-stability",
@@ -118,13 +118,17 @@ pub(crate) static LEVELS: &[Level] = &[
         name: "read-atomic",
         aliases: &[],
         implies: &["monotonic-atomic-view"],
-        forbids: &[data(Base::Internal), data(Base::FutureRead)],
+        forbids: &[
+            data(Base::Internal),
+            data(Base::FutureRead),
+            data(Base::FracturedRead),
+        ],
     },
     Level {
         name: "causal-cerone",
-        aliases: &[],
+        aliases: &["causal"],
         implies: &["read-atomic"],
-        forbids: &[],
+        forbids: &[data(Base::CausalityViolation)],
     },
     Level {
         name: "ROLA",
@@ -166,13 +170,19 @@ pub(crate) static LEVELS: &[Level] = &[
         name: "strong-session-snapshot-isolation",
         aliases: &[],
         implies: &["snapshot-isolation", "strong-session-read-committed"],
-        forbids: &[Base::GNonadjacent.with(Needs::Process)],
+        forbids: &[
+            Base::CausalityViolation.with(Needs::Process),
+            Base::GNonadjacent.with(Needs::Process),
+        ],
     },
     Level {
         name: "strong-snapshot-isolation",
         aliases: &[],
         implies: &["strong-session-snapshot-isolation", "strong-read-committed"],
-        forbids: &[Base::GNonadjacent.with(Needs::Realtime)],
+        forbids: &[
+            Base::CausalityViolation.with(Needs::Realtime),
+            Base::GNonadjacent.with(Needs::Realtime),
+        ],
     },
     Level {
         name: "serializable",
@@ -182,19 +192,25 @@ pub(crate) static LEVELS: &[Level] = &[
             "snapshot-isolation",
             "update-serializable",
         ],
-        forbids: &[data(Base::G2)],
+        forbids: &[data(Base::G2), data(Base::NoSerialOrder)],
     },
     Level {
         name: "strong-session-serializable",
         aliases: &[],
         implies: &["serializable", "strong-session-snapshot-isolation"],
-        forbids: &[Base::G2.with(Needs::Process)],
+        forbids: &[
+            Base::G2.with(Needs::Process),
+            Base::NoSerialOrder.with(Needs::Process),
+        ],
     },
     Level {
         name: DEFAULT,
         aliases: &["PL-SS", "strong-serializable"],
         implies: &["strong-session-serializable", "strong-snapshot-isolation"],
-        forbids: &[Base::G2.with(Needs::Realtime)],
+        forbids: &[
+            Base::G2.with(Needs::Realtime),
+            Base::NoSerialOrder.with(Needs::Realtime),
+        ],
     },
 ];
 

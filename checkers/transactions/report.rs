@@ -2,14 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use history::Header;
+use history::{Header, Word};
 
-use super::anomalies::{Anomaly, Needs};
+use super::anomalies::{Anomaly, Base, Needs};
 use super::cycles::Cycles;
 use super::levels::{self, LEVEL, Level};
 use crate::params::{Param, Takes};
 use crate::verdict::Counterexample;
 use crate::{Checked, Exhausted, Reason};
+
+/// A case of an anomaly that reads show by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Case {
+    /// The transaction that shows it.
+    pub(crate) txn: u32,
+    /// The other transaction, if there is one.
+    pub(crate) other: Option<u32>,
+    pub(crate) key: u32,
+    /// The element or value that is wrong, if it is one.
+    pub(crate) element: Option<Word>,
+}
+
+/// All cases of an anomaly: how many, and the first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cases {
+    pub(crate) count: u64,
+    pub(crate) first: Case,
+}
 
 /// Whether the order within sessions counts at every level.
 pub(crate) const SESSION_ORDER: Param = Param {
@@ -45,7 +64,20 @@ impl Demand {
         }
     }
 
-    fn forbids(self, anomaly: Anomaly) -> bool {
+    /// The strongest order that counts.
+    pub(crate) fn needs(self) -> Needs {
+        let orders = Needs::ALL.into_iter().rev();
+        let mut counts = orders.filter(|&needs| self.forbids(Base::G0.with(needs)));
+        counts.next().unwrap_or(Needs::Data)
+    }
+
+    /// Its level.
+    pub(crate) fn level(self) -> &'static Level {
+        self.level
+    }
+
+    /// Whether an anomaly breaks what is demanded.
+    pub(crate) fn forbids(self, anomaly: Anomaly) -> bool {
         self.level.forbids(self.counted(anomaly))
     }
 }
@@ -87,6 +119,11 @@ impl Report {
         }
         self.undecided.clone_from(&cycles.undecided);
         self.exhausted = cycles.exhausted;
+    }
+
+    /// Whether something was found that breaks what is demanded, or looking was given up.
+    pub(crate) fn is_settled(&self, demand: Demand) -> bool {
+        self.exhausted.is_some() || self.entries.keys().any(|&anomaly| demand.forbids(anomaly))
     }
 
     /// The verdict.

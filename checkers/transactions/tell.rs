@@ -1,6 +1,6 @@
 //! How transactions are told: names, values, and cycles in at most ten rows.
 
-use history::{EventRef, Outcome, Word};
+use history::{EventRef, MopKind, MopValue, Outcome, Word};
 
 use super::anomalies::{Base, Needs};
 use super::cycles::Found;
@@ -132,4 +132,15 @@ fn describe(found: &Found) -> String {
     };
     let count = found.cycle.steps.len();
     format!("a cycle of {count} transactions by {made_of}{orders}")
+}
+
+/// A register and what a transaction wrote to it last: `x = 3`.
+pub(crate) fn written(txns: &Transactions<'_>, txn: u32, key: u32) -> String {
+    let (word, mut mops) = (txns.keys.word(key), txns.mops(txn).iter());
+    let last = mops.rfind(|mop| mop.kind() == MopKind::Write && mop.key() == word);
+    let value = match last.map(|mop| mop.value()) {
+        Some(MopValue::One(word)) => txns.value(word),
+        _ => "null".to_owned(),
+    };
+    format!("{} = {value}", txns.key(key))
 }

@@ -12,5 +12,6 @@ mod public_bugs;
 mod registry;
 #[path = "../../script.rs"]
 mod script;
+mod transactions;
 mod twins;
 mod weird;

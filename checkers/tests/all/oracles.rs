@@ -12,6 +12,7 @@ mod sequential;
 mod sessions;
 mod times;
 mod watches;
+mod wr;
 
 use checkers::{Budget, Checked, Verdict, find};
 use history::{EventRef, History, Kind, Op};

@@ -275,3 +275,129 @@ fn elements_must_be_distinct() {
     assert_eq!(found.verdict, Verdict::Invalid);
     assert_eq!(found.counted("anomalies:duplicate-elements"), Some(1));
 }
+
+fn wr(level: &str, text: &str) -> Checked {
+    check("wr", &format!("param level \"{level}\"\n{text}"))
+}
+
+/// elle#8: what nobody wrote cannot be read, from read committed up.
+#[test]
+fn a_read_of_what_nobody_wrote_is_convicted() {
+    let text = r#"
+        0-1 A txn - [["w","x",1]] -> [["w","x",1]]
+        2-3 A txn - [["r","x",null]] -> [["r","x",2]]"#;
+    assert_eq!(wr("read-uncommitted", text).verdict, Verdict::Valid);
+    for level in ["read-committed", "causal", "strict-serializable"] {
+        let found = wr(level, text);
+        assert_eq!(found.verdict, Verdict::Invalid, "{level}");
+        let told = found.counterexample.expect("a counterexample").summary;
+        assert!(told.contains("x = 2, which nobody wrote"), "{told}");
+    }
+}
+
+/// elle-cli#47: serializable, but not in the order of sessions.
+#[test]
+fn sessions_that_read_each_others_overwritten_values() {
+    let text = r#"
+        0-1 P1 txn - [["w","x",1]] -> [["w","x",1]]
+        2-3 P2 txn - [["w","x",2]] -> [["w","x",2]]
+        4-5 P1 txn - [["r","x",null]] -> [["r","x",2]]
+        6-7 P2 txn - [["r","x",null]] -> [["r","x",1]]"#;
+    for level in ["causal-cerone", "snapshot-isolation", "serializable"] {
+        assert_eq!(wr(level, text).verdict, Verdict::Valid, "{level}");
+    }
+    for level in [
+        "strong-session-snapshot-isolation",
+        "strong-session-serializable",
+        "strict-serializable",
+    ] {
+        assert_eq!(wr(level, text).verdict, Verdict::Invalid, "{level}");
+    }
+    for keys in ["sequential_keys", "linearizable_keys"] {
+        let found = wr("serializable", &format!("param {keys} true\n{text}"));
+        let told = found.counterexample.expect("a counterexample").summary;
+        assert!(told.starts_with("cyclic-versions"), "{told}");
+    }
+}
+
+/// elle#21, with registers.
+#[test]
+fn sessions_count_for_registers_where_the_level_says_so() {
+    let text = r#"
+        0-1 A txn - [["r","x",null],["w","y",1]] -> [["r","x",1],["w","y",1]]
+        0-1 B txn - [["r","y",null]] -> [["r","y",1]]
+        2-3 B txn - [["w","x",1]] -> [["w","x",1]]"#;
+    for (level, verdict) in [
+        ("serializable", Verdict::Valid),
+        ("causal-cerone", Verdict::Valid),
+        ("strong-session-read-committed", Verdict::Invalid),
+        ("strong-session-serializable", Verdict::Invalid),
+        ("strict-serializable", Verdict::Invalid),
+    ] {
+        assert_eq!(wr(level, text).verdict, verdict, "{level}");
+    }
+    for level in ["read-committed", "read-atomic", "causal-cerone"] {
+        let counting = format!("param session_order \"always\"\n{text}");
+        assert_eq!(wr(level, &counting).verdict, Verdict::Invalid, "{level}");
+    }
+}
+
+/// elle#28: where the value before the first write is written too, a lost update is not proven.
+#[test]
+fn an_initial_value_that_is_written_makes_it_unknown() {
+    let text = r#"
+        0-9 A txn - [["r","x",null],["w","x",2]] -> [["r","x",2],["w","x",2]]
+        0-9 B txn - [["r","x",null],["w","x",3]] -> [["r","x",2],["w","x",3]]"#;
+    match wr("strict-serializable", &format!("param initial 2\n{text}")).verdict {
+        Verdict::Unknown(checkers::Reason::Coverage(text)) => {
+            assert!(text.contains("x was 2 before the first write"), "{text}");
+        }
+        other => panic!("expected unknown, got {other:?}"),
+    }
+    let other = text.replace(r#""x",2]]"#, r#""x",4]]"#);
+    let found = wr("strict-serializable", &format!("param initial 2\n{other}"));
+    let told = found.counterexample.expect("a counterexample").summary;
+    assert!(told.starts_with("lost-update"), "{told}");
+}
+
+/// maelstrom#57, with registers.
+#[test]
+fn an_answer_without_all_reads_and_writes_is_refused() {
+    let text = r#"0-1 A txn - [["r","a",null],["w","b",1]] -> [["r","a",null]]"#;
+    match wr("strict-serializable", text).verdict {
+        Verdict::Unknown(checkers::Reason::Coverage(text)) => {
+            assert!(text.contains("event 0"), "{text}");
+        }
+        other => panic!("expected unknown, got {other:?}"),
+    }
+}
+
+/// dbcop: a transaction may write again what it wrote and read.
+#[test]
+fn a_transaction_overwrites_what_it_read_of_itself() {
+    let text = r#"0-1 A txn - [["w","a",1],["r","a",null],["w","a",2]] -> [["w","a",1],["r","a",1],["w","a",2]]"#;
+    for level in [
+        "read-committed",
+        "read-atomic",
+        "causal",
+        "strict-serializable",
+    ] {
+        assert_eq!(wr(level, text).verdict, Verdict::Valid, "{level}");
+    }
+}
+
+/// A value that two transactions wrote names neither: both are named.
+#[test]
+fn a_value_that_was_written_twice_makes_it_unknown() {
+    let text = r#"
+        0-1 A txn - [["w","x",1]] -> [["w","x",1]]
+        2-3 B txn - [["w","x",1]] -> [["w","x",1]]"#;
+    assert_eq!(wr("strict-serializable", text).verdict, Verdict::Valid);
+    let text = format!("{text}\n4-5 A txn - [[\"r\",\"x\",null]] -> [[\"r\",\"x\",1]]");
+    match wr("causal", &text).verdict {
+        Verdict::Unknown(checkers::Reason::Coverage(text)) => {
+            assert!(text.contains("event 1 and by that of event 3"), "{text}");
+        }
+        other => panic!("expected unknown, got {other:?}"),
+    }
+}
