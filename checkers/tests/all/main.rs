@@ -4,6 +4,7 @@
 mod cases;
 mod determinism;
 mod docs;
+mod levels;
 mod made;
 mod models;
 mod oracles;
