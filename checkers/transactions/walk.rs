@@ -10,7 +10,9 @@ use crate::{Budget, Exhausted};
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Edges that are looked at for one class before a search for a shorter cycle, or for any, ends.
-const LOOKS_MAX: u64 = 1 << 28;
+const LOOKS_MAX: u64 = 1 << 26;
+/// Edges that are looked at for short cycles, before any cycle will do.
+const LOOKS_SHORT_MAX: u64 = 1 << 22;
 /// Edges between two looks at the budget.
 const SPEND_EVERY: u64 = 1 << 14;
 
@@ -48,6 +50,11 @@ impl Class {
             Class::G1c => Dep::Wr,
             Class::GSingle | Class::GNonadjacent | Class::G2Item => Dep::Rw,
         }
+    }
+
+    /// How many steps its shortest cycle may have at least.
+    fn shortest(self) -> usize {
+        if self == Class::GNonadjacent { 4 } else { 2 }
     }
 
     /// How many modes a walk can be in; it begins in the first.
@@ -298,27 +305,43 @@ impl<'c> Seeker<'c> {
     /// that cannot be shorter.
     fn run(mut self, starts: &[(u32, Edge)], limits: &mut Limits<'_>) -> Result<Sought, Exhausted> {
         let mut best: Option<Vec<(u32, Dep)>> = None;
-        let mut far = 1;
+        let shortest = self.class.shortest();
+        let is_minimal = |best: &Option<Vec<(u32, Dep)>>| {
+            best.as_ref().is_some_and(|steps| steps.len() == shortest)
+        };
+        let mut far = self.class.shortest() - 1;
         let longest = self.rounds.len();
+        let short_until = limits.looks + LOOKS_SHORT_MAX;
         loop {
+            let whole_round = far;
             for &(begin, first) in starts {
                 let limit = best.as_ref().map_or(far, |steps| far.min(steps.len() - 2));
                 if let Some(steps) = self.walk(begin, first, limit, limits)? {
                     best = Some(steps);
                 }
-                let is_minimal = best.as_ref().is_some_and(|steps| steps.len() == 2);
-                if is_minimal || limits.is_over() {
+                if is_minimal(&best) || limits.is_over() {
                     break;
                 }
+                if best.is_none() && limits.looks > short_until {
+                    far = longest;
+                }
             }
-            if best.is_some() || limits.is_over() || far >= longest {
+            if is_minimal(&best) || limits.is_over() {
+                break;
+            }
+            if far > whole_round {
+                // It began to go further within the round: those before it are to come as well.
+                continue;
+            }
+            if best.is_some() || far >= longest {
                 break;
             }
             far *= 2;
         }
+        let is_shortest = !limits.is_over() || is_minimal(&best);
         Ok(match best {
             Some(steps) => Sought::Found {
-                is_shortest: !limits.is_over() || steps.len() == 2,
+                is_shortest,
                 cycle: self.component.cycle(steps),
             },
             None if limits.is_over() => Sought::GaveUp,

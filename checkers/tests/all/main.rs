@@ -2,6 +2,7 @@
 //! state each definition naively, and histories that make no sense.
 
 mod cases;
+mod databases;
 mod determinism;
 mod docs;
 mod levels;
@@ -14,5 +15,7 @@ mod registry;
 #[path = "../../script.rs"]
 mod script;
 mod transactions;
+#[path = "../../simulator.rs"]
+mod simulator;
 mod twins;
 mod weird;
