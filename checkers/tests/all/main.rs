@@ -14,8 +14,8 @@ mod public_bugs;
 mod registry;
 #[path = "../../script.rs"]
 mod script;
-mod transactions;
 #[path = "../../simulator.rs"]
 mod simulator;
+mod transactions;
 mod twins;
 mod weird;
