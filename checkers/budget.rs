@@ -1,14 +1,18 @@
 //! What a checker may use up: steps, bytes, and the time that somebody else watches.
 
+use std::num::NonZero;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::available_parallelism;
 
 /// Limits on one checker. The checker counts what it does; time is watched from outside, by
 /// whoever calls [`Budget::cancel`].
 #[derive(Debug)]
 pub struct Budget {
-    steps_left: AtomicU64,
+    steps_left: Arc<AtomicU64>,
     bytes_max: u64,
-    cancelled: AtomicBool,
+    threads: usize,
+    cancelled: Arc<AtomicBool>,
 }
 
 /// A limit was reached.
@@ -37,9 +41,38 @@ impl Budget {
     /// Limits on steps and on bytes.
     pub fn new(steps: u64, bytes_max: u64) -> Budget {
         Budget {
-            steps_left: AtomicU64::new(steps),
+            steps_left: Arc::new(AtomicU64::new(steps)),
             bytes_max,
-            cancelled: AtomicBool::new(false),
+            threads: available_parallelism().map_or(1, NonZero::get),
+            cancelled: Arc::default(),
+        }
+    }
+
+    /// The same for a check that uses so many threads instead of as many as there are cores. The
+    /// verdict does not depend on it.
+    #[must_use]
+    pub fn on_threads(mut self, threads: usize) -> Budget {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// How many threads a check may use: one where steps are limited, because which of several
+    /// would use the last is chance.
+    pub fn threads(&self) -> usize {
+        if self.steps_left.load(Ordering::Relaxed) == u64::MAX {
+            self.threads
+        } else {
+            1
+        }
+    }
+
+    /// The same steps and time, and the part of the memory that one of so many threads may hold.
+    pub fn divided(&self, threads: usize) -> Budget {
+        Budget {
+            steps_left: self.steps_left.clone(),
+            bytes_max: self.bytes_max / threads as u64,
+            threads: 1,
+            cancelled: self.cancelled.clone(),
         }
     }
 
@@ -55,6 +88,9 @@ impl Budget {
     pub fn spend(&self, steps: u64) -> Result<(), Exhausted> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(Exhausted::Time);
+        }
+        if self.steps_left.load(Ordering::Relaxed) == u64::MAX {
+            return Ok(());
         }
         let spent = self
             .steps_left

@@ -74,6 +74,8 @@ pub(crate) trait Used: Clone + Eq + Hash {
     fn add(&mut self, class: usize);
     /// None of this class.
     fn forget(&mut self, class: usize);
+    /// How many of all classes together.
+    fn total(&self) -> u64;
     /// Whether the second used at least as many of each class.
     fn at_most(&self, other: &Self) -> bool;
     /// Bytes besides its own size.
@@ -99,8 +101,38 @@ impl<const K: usize> Used for [u16; K] {
         self[class] = 0;
     }
 
+    fn total(&self) -> u64 {
+        self.iter().map(|&count| u64::from(count)).sum()
+    }
+
     fn at_most(&self, other: &Self) -> bool {
         self.iter().zip(other).all(|(a, b)| a <= b)
+    }
+}
+
+/// As if there were any number of unanswered operations of a class once there is one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Uncounted;
+
+impl Used for Uncounted {
+    fn none(_: usize) -> Self {
+        Uncounted
+    }
+
+    fn count(&self, _: usize) -> u32 {
+        0
+    }
+
+    fn add(&mut self, _: usize) {}
+
+    fn forget(&mut self, _: usize) {}
+
+    fn total(&self) -> u64 {
+        0
+    }
+
+    fn at_most(&self, _: &Self) -> bool {
+        true
     }
 }
 
@@ -119,6 +151,10 @@ impl Used for Box<[u32]> {
 
     fn forget(&mut self, class: usize) {
         self[class] = 0;
+    }
+
+    fn total(&self) -> u64 {
+        self.iter().map(|&count| u64::from(count)).sum()
     }
 
     fn at_most(&self, other: &Self) -> bool {
@@ -143,6 +179,11 @@ pub(crate) struct Config<U, const W: usize> {
 }
 
 impl<U: Used, const W: usize> Config<U, W> {
+    /// Whether the two differ in nothing but what they used.
+    fn is_like(&self, other: &Config<U, W>) -> bool {
+        self.state == other.state && self.taken == other.taken && self.settled == other.settled
+    }
+
     /// Whether whatever follows the other can also follow this one.
     fn covers(&self, other: &Config<U, W>) -> bool {
         self.state == other.state
@@ -161,6 +202,8 @@ const END: u32 = u32::MAX;
 /// Configurations, without those that another makes superfluous. When they are many, only those
 /// with the same state and settled operations are compared.
 pub(crate) struct Set<U, const W: usize> {
+    /// Whether of those that differ only in what they used one is kept, that which used least.
+    thrifty: bool,
     configs: Vec<Config<U, W>>,
     /// For each, another of the same key.
     next: Vec<u32>,
@@ -170,8 +213,9 @@ pub(crate) struct Set<U, const W: usize> {
 
 impl<U: Used, const W: usize> Set<U, W> {
     /// None.
-    pub(crate) fn new() -> Set<U, W> {
+    pub(crate) fn new(thrifty: bool) -> Set<U, W> {
         Set {
+            thrifty,
             configs: Vec::new(),
             next: Vec::new(),
             first: FxHashMap::default(),
@@ -192,10 +236,16 @@ impl<U: Used, const W: usize> Set<U, W> {
     /// Adds a configuration; says whether it was not superfluous.
     pub(crate) fn add(&mut self, config: Config<U, W>) -> bool {
         if self.configs.len() <= FEW {
-            if self.configs.iter().any(|known| known.covers(&config)) {
+            if self
+                .configs
+                .iter()
+                .any(|known| self.goes_before(known, &config))
+            {
                 return false;
             }
-            self.configs.retain(|known| !config.covers(known));
+            let thrifty = self.thrifty;
+            self.configs
+                .retain(|known| !(config.covers(known) || thrifty && config.is_like(known)));
             self.heap_bytes += config.used.heap_bytes();
             self.configs.push(config);
             if self.configs.len() > FEW {
@@ -204,6 +254,12 @@ impl<U: Used, const W: usize> Set<U, W> {
             return true;
         }
         self.add_indexed(config)
+    }
+
+    /// Whether the first makes the second superfluous, or is kept in its place.
+    fn goes_before(&self, known: &Config<U, W>, config: &Config<U, W>) -> bool {
+        known.covers(config)
+            || (self.thrifty && known.is_like(config) && known.used.total() <= config.used.total())
     }
 
     fn index(&mut self) {
@@ -217,24 +273,22 @@ impl<U: Used, const W: usize> Set<U, W> {
 
     fn add_indexed(&mut self, config: Config<U, W>) -> bool {
         let place = number(self.configs.len());
-        let first = self
-            .first
-            .entry((config.state, config.settled))
-            .or_insert(END);
-        let mut at = *first;
+        let key = (config.state, config.settled);
+        let first = self.first.get(&key).copied().unwrap_or(END);
+        let mut at = first;
         while at != END {
-            let known = &mut self.configs[at as usize];
-            if known.covers(&config) {
+            let known = &self.configs[at as usize];
+            if self.goes_before(known, &config) {
                 return false;
             }
-            if config.covers(known) {
-                *known = config;
+            if config.covers(known) || (self.thrifty && config.is_like(known)) {
+                self.configs[at as usize] = config;
                 return true;
             }
             at = self.next[at as usize];
         }
-        self.next.push(*first);
-        *first = place;
+        self.next.push(first);
+        self.first.insert(key, place);
         self.heap_bytes += config.used.heap_bytes();
         self.configs.push(config);
         true

@@ -1,6 +1,8 @@
 //! Holds a history against a model: reads it, splits it into independent parts, decides each by the
 //! cheapest method that can, and tells what was found.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use history::{EventRef, History, Op, Outcome};
 use rustc_hash::FxHashMap;
 
@@ -44,64 +46,160 @@ pub fn judge<M: Model>(history: &History, budget: &Budget) -> Checked {
         let nothing = format!("no operation that `{}` speaks of", M::NAME);
         return Checked::unknown(Reason::NotApplicable(nothing));
     }
-    let mut methods = Methods::default();
-    let mut result = Checked::valid().note(format!("the model is `{}`", M::NAME));
-    // Those that need no search first, so that a hard one takes the budget of as few as possible.
-    let mut hard = Vec::new();
-    for part in &parts {
-        match model.shortcut(&part.ops) {
-            Shortcut::None => hard.push(part),
-            Shortcut::Order => methods.known += 1,
-            Shortcut::NoOrder(core) => {
-                methods.known += 1;
-                let told = tell::tell(history, &model, part, &Decision::NoOrder(core), budget);
-                return methods.count(history, told, &parts);
-            }
-            Shortcut::At(place) => {
-                methods.known += 1;
-                let told = tell::tell(history, &model, part, &Decision::At(place), budget);
-                return methods.count(history, told, &parts);
-            }
+    let decided = all(&model, &parts, budget);
+    let methods = Methods {
+        known: decided.known,
+        searched: decided.searched,
+    };
+    let result = match decided.last {
+        None => Checked::valid().note(format!("the model is `{}`", M::NAME)),
+        Some((at, Decision::Exhausted { limit, decided })) => {
+            let part = &parts[at];
+            let text = format!(
+                "{limit}; {} of {} keys decided, then {} up to its completion {decided} of {}",
+                methods.known + methods.searched,
+                parts.len(),
+                part.name(history),
+                part.ops.iter().filter(|timed| timed.ret != NEVER).count()
+            );
+            Checked::unknown(match limit {
+                Exhausted::Memory(_) => Reason::Memory(text),
+                Exhausted::Steps | Exhausted::Time => Reason::Budget(text),
+            })
         }
-    }
-    hard.sort_by_cached_key(|part| search::concurrency(&part.ops));
-    for part in hard {
-        match decide(&model, part, budget) {
-            Decision::Order => methods.searched += 1,
-            Decision::Exhausted { limit, decided } => {
-                let text = format!(
-                    "{limit}; {} of {} keys decided, then {} up to its completion {decided} of {}",
-                    methods.known + methods.searched,
-                    parts.len(),
-                    part.name(history),
-                    part.ops.iter().filter(|timed| timed.ret != NEVER).count()
-                );
-                result = Checked::unknown(match limit {
-                    Exhausted::Memory(_) => Reason::Memory(text),
-                    Exhausted::Steps | Exhausted::Time => Reason::Budget(text),
-                });
-                break;
-            }
-            failure => {
-                methods.searched += 1;
-                result = tell::tell(history, &model, part, &failure, budget);
-                break;
-            }
-        }
-    }
+        Some((at, failure)) => tell::tell(history, &model, &parts[at], &failure, budget),
+    };
     methods.count(history, result, &parts)
 }
 
-/// Decides one part by the cheapest method that can.
-pub(super) fn decide<M: Model>(model: &M, part: &Part<M::Op>, budget: &Budget) -> Decision {
+/// What was found out about the parts of a history.
+struct Decided {
+    /// How many were decided without search, and by it.
+    known: u64,
+    searched: u64,
+    /// The first of which there is more to tell than that it has an order.
+    last: Option<(usize, Decision)>,
+}
+
+/// Decides parts, those that need no search first, up to the first of which there is more to tell
+/// than that it has an order.
+fn all<M: Model>(model: &M, parts: &[Part<M::Op>], budget: &Budget) -> Decided {
+    let places: Vec<usize> = (0..parts.len()).collect();
+    let known = on_threads(&places, budget.threads(), |place| {
+        shortcut(model, &parts[place]).map(|decision| decision.unless_order())
+    });
+    let mut decided = Decided {
+        known: 0,
+        searched: 0,
+        last: None,
+    };
+    let mut hard = Vec::new();
+    for (place, known) in known {
+        match known {
+            None => hard.push(place),
+            Some(failure) => {
+                decided.known += 1;
+                decided.last = failure.map(|failure| (place, failure));
+            }
+        }
+    }
+    if decided.last.is_some() {
+        return decided;
+    }
+    hard.sort_by_key(|&place| parts[place].ops.len());
+    let threads = budget.threads().min(hard.len().max(1));
+    let mut left = &hard[..];
+    for (threads, budget) in [(threads, &budget.divided(threads)), (1, budget)] {
+        let searched = on_threads(left, threads, |place| {
+            Some(search(model, &parts[place], budget).unless_order())
+        });
+        decided.last = None;
+        for (place, found) in searched {
+            decided.searched += 1;
+            decided.last = found.flatten().map(|found| (place, found));
+        }
+        let Some((at, Decision::Exhausted { limit, .. })) = &decided.last else {
+            break;
+        };
+        decided.searched -= 1;
+        // What did not fit beside others may fit alone.
+        if threads == 1 || !matches!(limit, Exhausted::Memory(_)) {
+            break;
+        }
+        let from = left.iter().position(|place| place == at);
+        left = &left[from.unwrap_or(0)..];
+    }
+    decided
+}
+
+/// Does something at places in their order on some threads, and returns what one thread would have
+/// found: all up to the first where something was found that is more than nothing.
+fn on_threads<T: Send>(
+    places: &[usize],
+    threads: usize,
+    find: impl Fn(usize) -> Option<Option<T>> + Sync,
+) -> Vec<(usize, Option<Option<T>>)> {
+    let next = AtomicUsize::new(0);
+    let end = AtomicUsize::new(places.len());
+    let work = || {
+        let mut mine = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= end.load(Ordering::Relaxed) {
+                return mine;
+            }
+            let found = find(places[at]);
+            if matches!(found, Some(Some(_))) {
+                end.fetch_min(at + 1, Ordering::Relaxed);
+            }
+            mine.push((at, found));
+        }
+    };
+    let mut all = if threads <= 1 || places.len() <= 1 {
+        work()
+    } else {
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut all = work();
+            for other in others {
+                match other.join() {
+                    Ok(theirs) => all.extend(theirs),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            all
+        })
+    };
+    all.sort_by_key(|&(at, _)| at);
+    all.truncate(end.into_inner());
+    all.into_iter()
+        .map(|(at, found)| (places[at], found))
+        .collect()
+}
+
+impl Decision {
+    /// Nothing, if there is an order.
+    fn unless_order(self) -> Option<Decision> {
+        match self {
+            Decision::Order => None,
+            other => Some(other),
+        }
+    }
+}
+
+/// Decides a part without search, if that can be.
+fn shortcut<M: Model>(model: &M, part: &Part<M::Op>) -> Option<Decision> {
+    match model.shortcut(&part.ops) {
+        Shortcut::Order => Some(Decision::Order),
+        Shortcut::NoOrder(core) => Some(Decision::NoOrder(core)),
+        Shortcut::At(place) => Some(Decision::At(place)),
+        Shortcut::None => None,
+    }
+}
+
+fn search<M: Model>(model: &M, part: &Part<M::Op>, budget: &Budget) -> Decision {
     if let Err(limit) = budget.spend(part.ops.len() as u64) {
         return Decision::Exhausted { limit, decided: 0 };
-    }
-    match model.shortcut(&part.ops) {
-        Shortcut::Order => return Decision::Order,
-        Shortcut::NoOrder(core) => return Decision::NoOrder(core),
-        Shortcut::At(place) => return Decision::At(place),
-        Shortcut::None => {}
     }
     match search::decide(model, &part.ops, budget) {
         Found::Order => Decision::Order,
@@ -110,8 +208,12 @@ pub(super) fn decide<M: Model>(model: &M, part: &Part<M::Op>, budget: &Budget) -
     }
 }
 
+/// Decides one part by the cheapest method that can.
+pub(super) fn decide<M: Model>(model: &M, part: &Part<M::Op>, budget: &Budget) -> Decision {
+    shortcut(model, part).unwrap_or_else(|| search(model, part, budget))
+}
+
 /// By which method the parts were decided.
-#[derive(Default)]
 struct Methods {
     known: u64,
     searched: u64,

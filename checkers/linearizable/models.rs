@@ -66,7 +66,7 @@ pub trait Model: Sized + Sync {
     /// What there is between two operations.
     type State: Clone + Eq + Hash;
     /// What an operation does and says.
-    type Op: Clone + Eq + Hash;
+    type Op: Clone + Eq + Hash + Send + Sync;
 
     /// The model with the parameters of a header.
     ///

@@ -31,7 +31,7 @@ pub(crate) struct Needs {
     until_any: u32,
     /// By state, the classes that lead from it to another.
     moves: FxHashMap<State, Vec<usize>>,
-    /// The classes by the last completion for whose sake they may be used, latest first.
+    /// The classes by the last completion for whose sake they may be used, in order.
     useless: Vec<(u32, usize)>,
 }
 
@@ -127,7 +127,7 @@ impl Needs {
                 until,
             });
         }
-        self.useless.sort_unstable_by(|a, b| b.cmp(a));
+        self.useless.sort_unstable();
     }
 
     /// The last completion for whose sake the object may be in this state.
@@ -147,13 +147,10 @@ impl Needs {
         moves.is_some_and(|classes| classes.iter().any(|&class| called[class] > 0))
     }
 
-    /// A class that no completion from this one on needs.
-    pub(crate) fn pop_useless(&mut self, ret: u32) -> Option<usize> {
-        let &(until, class) = self.useless.last()?;
-        (until < ret).then(|| {
-            self.useless.pop();
-            class
-        })
+    /// The class that is the next to be useless, if no completion from this one on needs it.
+    pub(crate) fn useless(&self, before: usize, ret: u32) -> Option<usize> {
+        let &(until, class) = self.useless.get(before)?;
+        (until < ret).then_some(class)
     }
 }
 
