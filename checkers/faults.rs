@@ -51,6 +51,11 @@ impl<'h> Fault<'h> {
         self.end.map_or(u64::MAX, EventRef::time)
     }
 
+    /// Whether it may have ended the programs of this node, verified or not.
+    pub(crate) fn may_kill(&self, node: &str) -> bool {
+        KILLS.contains(&self.begin.f()) && self.targets().contains(&node)
+    }
+
     fn has_one_of(&self, names: &[&str]) -> bool {
         self.verified && names.contains(&self.begin.f())
     }

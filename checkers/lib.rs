@@ -5,14 +5,16 @@
 //! `unknown`, never `valid`. [`CHECKERS`] is the list that the command line and the docs show; to
 //! add a checker, add its file and its line there.
 //!
-//! What several checkers need is read off the history by [`holds`] (locks and leases), [`faults`]
-//! and [`observations`] (who leads); [`words`] is how a counterexample is told.
+//! What several checkers need is read off the history by [`holds`] (locks and leases), [`sets`],
+//! [`deliveries`] (queues), [`faults`] and [`observations`] (who leads); [`words`] is how a counterexample is told.
 
 mod actors;
 mod budget;
 mod causality;
 mod constraints;
+mod deliveries;
 pub mod docs;
+mod elements;
 mod faults;
 mod holds;
 mod ident;
@@ -23,6 +25,7 @@ mod registers;
 #[cfg(test)]
 mod script;
 mod sessions;
+mod sets;
 mod shrink;
 mod transactions;
 mod verdict;
@@ -30,23 +33,32 @@ mod words;
 
 mod append;
 mod availability;
+mod bank;
 mod causal;
 mod convergence;
+mod counter;
 mod coverage;
+mod crash;
 mod election_churn;
 mod job_once;
 mod lease_early;
 mod lease_stuck;
 pub mod linearizable;
+pub mod log_pattern;
+mod long_fork;
 mod loss_notice;
 mod lost_writes;
 mod monotonic_reads;
 mod monotonic_writes;
 mod mutual_exclusion;
+mod queue;
 mod read_your_writes;
 mod sequential;
+mod set_full;
 mod split_brain;
 mod stale_writes;
+mod stats;
+mod total_queue;
 mod unique_ids;
 mod watch;
 mod wr;
@@ -105,12 +117,21 @@ pub static CHECKERS: &[&dyn Checker] = &[
     &append::Append,
     &wr::Wr,
     &lost_writes::LostWrites,
+    &set_full::SetFull,
     &convergence::Convergence,
+    &queue::Queue,
+    &total_queue::TotalQueue,
+    &counter::Counter,
+    &bank::Bank,
+    &long_fork::LongFork,
     &watch::Watch,
     &unique_ids::UniqueIds,
     &job_once::JobOnce,
     &availability::Availability,
     &election_churn::ElectionChurn,
+    &crash::Crash,
+    &log_pattern::LogPattern,
+    &stats::Stats,
     &coverage::Coverage,
 ];
 

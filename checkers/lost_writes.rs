@@ -6,8 +6,10 @@
 use history::{EventRef, History, NONE, Op, Outcome, ValueRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::elements;
 use crate::ident::Ident;
 use crate::params::{self, Param};
+use crate::sets::Sets;
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Checker, Reason};
 
@@ -30,7 +32,8 @@ impl Checker for LostWrites {
 
     fn method(&self) -> &'static str {
         "Sets: every acknowledged `add` must be in every `final-read` that began later, and every \
-         element read must have been asked for. Registers: the value of a `final-read` must have \
+         element read must have been asked for; where nothing is called `final-read`, the last \
+         `read` of the set stands for it. Registers: the value of a `final-read` must have \
          been written, by a write that was not certainly overwritten: none that happened began \
          after it was answered and was answered before the read began. O(n) per node for sets, \
          O(n log n) for registers. Source: the set test of Jepsen; SlateDB issue 352, Vault issue \
@@ -76,10 +79,7 @@ impl Checker for LostWrites {
         if !tried {
             return Checked::unknown(Reason::NotApplicable("nothing was written".to_owned()));
         }
-        let reads: Vec<Op<'_>> = history
-            .ops_of(&["final-read"])
-            .filter(|op| op.is_ok())
-            .collect();
+        let reads = final_reads(history);
         if reads.is_empty() {
             return Checked::unknown(Reason::Coverage("there is no final read".to_owned()))
                 .count("acknowledged", acknowledged as u64)
@@ -101,6 +101,28 @@ impl Checker for LostWrites {
             .count("failed_yet_there", found.failed_yet_there)
             .count("duplicates", found.duplicates)
     }
+}
+
+/// The final reads that were answered. Where none is called so, as in histories of Jepsen, the last
+/// read of each set stands for it.
+fn final_reads(history: &History) -> Vec<Op<'_>> {
+    let named: Vec<Op<'_>> = history.ops_of(&["final-read"]).collect();
+    if !named.is_empty() {
+        return named.into_iter().filter(|op| op.is_ok()).collect();
+    }
+    let mut left: FxHashSet<Option<u32>> = history.ops_of(&["add"]).map(|op| op.key_id()).collect();
+    let is_list = |op: &Op<'_>| op.output().is_some_and(|value| value.as_list().is_some());
+    let mut last: Vec<Op<'_>> = Vec::new();
+    for op in history.ops_of(&["read"]).rev().filter(is_list) {
+        if left.is_empty() {
+            break;
+        }
+        if left.remove(&op.key_id()) {
+            last.push(op);
+        }
+    }
+    last.reverse();
+    last
 }
 
 /// A read that lacks a write, or has a value that nobody wrote.
@@ -139,61 +161,22 @@ impl<'h> Found<'h> {
     }
 }
 
-/// How the adds of one element of one set went.
-#[derive(Clone, Copy)]
-struct Adds<'h> {
-    best: Outcome,
-    /// The first add that was acknowledged.
-    acknowledged: Option<EventRef<'h>>,
-    /// In how many reads it was missing, and in how many it should have been.
-    missing: u32,
-    due: u32,
-}
-
-type Elements<'h> = FxHashMap<Ident, Adds<'h>>;
-
-fn elements_by_set(history: &History) -> FxHashMap<u32, Elements<'_>> {
-    let mut sets: FxHashMap<u32, Elements<'_>> = FxHashMap::default();
-    for op in history.ops_of(&["add"]) {
-        let elements = sets.entry(op.key_id().unwrap_or(NONE)).or_default();
-        let adds = elements.entry(Ident::of(op.input())).or_insert(Adds {
-            best: op.outcome(),
-            acknowledged: None,
-            missing: 0,
-            due: 0,
-        });
-        adds.best = match (adds.best, op.outcome()) {
-            (Outcome::Ok, _) | (_, Outcome::Ok) => Outcome::Ok,
-            (Outcome::Info, _) | (_, Outcome::Info) => Outcome::Info,
-            _ => Outcome::Fail,
-        };
-        if op.is_ok() {
-            let earlier = |event: EventRef<'_>| {
-                op.completion
-                    .is_some_and(|answer| answer.index() < event.index())
-            };
-            if adds.acknowledged.is_none_or(earlier) {
-                adds.acknowledged = op.completion;
-            }
-        }
-    }
-    sets
-}
-
 fn check_sets<'h>(history: &'h History, reads: &[Op<'h>], found: &mut Found<'h>) {
-    let mut sets = elements_by_set(history);
-    for &read in reads {
-        let Some(elements) = sets.get_mut(&read.key_id().unwrap_or(NONE)) else {
-            continue;
-        };
-        let Some(items) = read.output().and_then(ValueRef::as_list) else {
+    let mut sets = Sets::of(history);
+    // In how many reads each element was missing and in how many it should have been, and the
+    // number of the last read, from 1, that had it.
+    let mut missing: Vec<(u32, u32)> = vec![(0, 0); sets.len()];
+    let mut seen: Vec<u32> = vec![0; sets.len()];
+    for (number, &read) in (1u32..).zip(reads) {
+        let key = read.key_id().unwrap_or(NONE);
+        let items = read.output().and_then(ValueRef::as_list);
+        let Some(items) = items.filter(|_| sets.elements(key).is_some()) else {
             continue;
         };
         let answer = read.completion.unwrap_or(read.invoke);
-        let mut present: FxHashSet<Ident> = FxHashSet::default();
         for item in items {
-            let id = Ident::of(item);
-            match elements.get(&id).map(|adds| adds.best) {
+            let element = sets.number(key, item);
+            match sets[element].best {
                 None => {
                     found.unexpected += 1;
                     found.keep(Loss {
@@ -207,20 +190,20 @@ fn check_sets<'h>(history: &'h History, reads: &[Op<'h>], found: &mut Found<'h>)
                 Some(Outcome::Fail) => found.failed_yet_there += 1,
                 Some(Outcome::Ok) => {}
             }
-            if !present.insert(id) {
-                found.duplicates += 1;
-            }
+            let last = elements::at(&mut seen, element);
+            found.duplicates += u64::from(*last == number);
+            *last = number;
         }
-        for (id, adds) in elements.iter_mut() {
-            let Some(write) = adds.acknowledged else {
-                continue;
-            };
-            if write.index() > read.invoke.index() {
+        for &element in sets.elements(key).unwrap_or(&[]) {
+            let element = element as usize;
+            let acknowledged = sets[element].acknowledged as usize;
+            if acknowledged > read.invoke.index() {
                 continue;
             }
-            adds.due += 1;
-            if !present.contains(id) {
-                adds.missing += 1;
+            missing[element].1 += 1;
+            if seen[element] != number {
+                missing[element].0 += 1;
+                let write = history.event(acknowledged);
                 found.keep(Loss {
                     read: answer,
                     write: Some(write),
@@ -230,12 +213,9 @@ fn check_sets<'h>(history: &'h History, reads: &[Op<'h>], found: &mut Found<'h>)
             }
         }
     }
-    for adds in sets.values().flat_map(|elements| elements.values()) {
-        if adds.missing > 0 && adds.missing == adds.due {
-            found.lost += 1;
-        } else if adds.missing > 0 {
-            found.lost_on_a_node += 1;
-        }
+    for (missing, due) in missing {
+        found.lost += u64::from(missing > 0 && missing == due);
+        found.lost_on_a_node += u64::from(missing > 0 && missing < due);
     }
 }
 

@@ -64,6 +64,7 @@ const LOCKS: &[&str] = &[
     "loss-notice",
     "availability",
     "coverage",
+    "stats",
 ];
 
 const REGISTERS: &[&str] = &[
@@ -111,7 +112,23 @@ const MADE: &[Made] = &[
         || register(true, 20, 5, 1_000),
         &["linearizable"],
     ),
-    ("set, 3 final reads", set, &["lost-writes", "convergence"]),
+    (
+        "set, 3 final reads",
+        set,
+        &["lost-writes", "set-full", "convergence"],
+    ),
+    ("set, 500 reads on the way", set_on_the_way, &["set-full"]),
+    ("queue, 2 clients", || queue(1), &["queue", "total-queue"]),
+    (
+        "queue, 1000 keys",
+        || queue(1_000),
+        &["queue", "total-queue"],
+    ),
+    ("counter", || counter(1), &["counter"]),
+    ("counter, 1000 keys", || counter(1_000), &["counter"]),
+    ("bank, 8 accounts", bank, &["bank"]),
+    ("long fork, groups of 3", long_fork, &["long-fork"]),
+    ("exits and logs", facts, &["crash", "log-pattern"]),
     (
         "registers, 3 final reads",
         registers_at_end,
@@ -343,6 +360,108 @@ fn set() -> History {
             None,
             all.clone(),
         );
+    }
+    maker.finish()
+}
+
+/// A thousand elements of which a read has all so far, every ten adds: half a million in all.
+fn set_on_the_way() -> History {
+    let mut maker = Maker::new("set", Value::Null);
+    for value in 0..EVENTS / 2 {
+        let key = value / 1_000;
+        maker.call(value % 50, "add", Some(key), json!(value), json!(value));
+        if value % 1_000 == 999 {
+            let all: Value = (key * 1_000..=value).collect();
+            maker.call(60, "read", Some(key), Value::Null, all);
+        }
+    }
+    maker.finish()
+}
+
+fn queue(keys: u64) -> History {
+    let mut maker = Maker::new("queue", Value::Null);
+    for value in 0..EVENTS / 4 {
+        let key = Some(value % keys);
+        maker.call(1, "enqueue", key, json!(value), json!(value));
+        maker.call(2, "dequeue", key, Value::Null, json!(value));
+    }
+    maker.finish()
+}
+
+fn counter(keys: u64) -> History {
+    let mut maker = Maker::new("counter", Value::Null);
+    for round in 0..EVENTS / 4 {
+        let key = Some(round % keys);
+        maker.call(1, "add", key, json!(1), json!(1));
+        maker.call(2, "read", key, Value::Null, json!(round / keys + 1));
+    }
+    maker.finish()
+}
+
+fn bank() -> History {
+    let mut maker = Maker::new("bank", Value::Null);
+    let mut balances = [10u64; 8];
+    for round in 0..EVENTS / 4 {
+        let (from, to) = (round as usize % 8, round as usize * 3 % 8);
+        let amount = u64::from(balances[from] > 0);
+        balances[from] -= amount;
+        balances[to] += amount;
+        let moved = json!({"from": from, "to": to, "amount": amount});
+        maker.call(1, "transfer", None, moved.clone(), moved);
+        let read: serde_json::Map<String, Value> = (0..8)
+            .map(|account| (account.to_string(), json!(balances[account])))
+            .collect();
+        maker.call(2, "read", None, Value::Null, read.into());
+    }
+    maker.finish()
+}
+
+/// Groups of three keys, each written once, and read as a whole after each of the writes.
+fn long_fork() -> History {
+    let mut maker = Maker::new("txn", Value::Null);
+    for round in 0..EVENTS / 4 {
+        let (group, done) = (round / 3 * 3, round % 3);
+        let write = json!([["w", round, 1]]);
+        maker.call(1, "txn", None, write.clone(), write);
+        let seen = |key: u64| if key <= done { json!(1) } else { Value::Null };
+        let asked: Value = (0..3).map(|key| json!(["r", group + key, null])).collect();
+        let read: Value = (0..3)
+            .map(|key| json!(["r", group + key, seen(key)]))
+            .collect();
+        maker.call(2, "txn", None, asked, read);
+    }
+    maker.finish()
+}
+
+/// A million looks at the logs of three nodes, and a kill and its exit now and then.
+fn facts() -> History {
+    let mut maker = Maker::new("register", json!({"log_must_not": ["panicked"]}));
+    let observe = |maker: &mut Maker, node, f, value| {
+        let observer = Process::observer();
+        maker.push_at(Some(node), observer, Kind::Info, f, None, value);
+    };
+    for round in 0..EVENTS {
+        let node = ["n1", "n2", "n3"][round as usize % 3];
+        match round % 100 {
+            0 => observe(&mut maker, node, "start", json!({"service": "db"})),
+            1 => {
+                let kill = json!({"target": node, "phase": "begin"});
+                maker.push(Process::nemesis(), Kind::Info, "kill", None, kill);
+            }
+            2 => {
+                let exit = json!({"service": "db", "how": "signal 9"});
+                observe(
+                    &mut maker,
+                    ["n3", "n1", "n2"][round as usize % 3],
+                    "exit",
+                    exit,
+                );
+            }
+            _ => {
+                let log = json!({"file": "db.log", "lines": round, "looked_for": ["panicked"], "found": []});
+                observe(&mut maker, node, "log", log);
+            }
+        }
     }
     maker.finish()
 }

@@ -4,7 +4,9 @@
 
 mod appends;
 mod causal;
+mod collections;
 mod ends;
+mod facts;
 mod locks;
 mod models;
 mod registers;

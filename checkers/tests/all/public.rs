@@ -157,6 +157,35 @@ fn registers_get_their_verdicts() {
     assert!(judged > 300, "{judged}");
 }
 
+/// Sets, counters, banks and forks, where they are there: their licence does not let us copy them.
+#[test]
+fn collections_get_their_verdicts() {
+    let mut judged = 0;
+    for public in histories() {
+        let mut words = public.model.split(' ');
+        let name = words.next().unwrap_or_default();
+        if !["set", "set-full", "counter", "bank", "long-fork"].contains(&name) {
+            continue;
+        }
+        let mut history = public.read();
+        if let (Some("--group-size"), Some(size)) = (words.next(), words.next()) {
+            let size: u64 = size.parse().expect("a number");
+            let params = &mut history.header.params;
+            params.insert("group_size".to_owned(), size.into());
+        }
+        let checker = checkers::find(name).expect("a checker of this name");
+        let found = checkers::run(checker, &history, &Budget::unlimited());
+        let verdict = match public.expected.as_str() {
+            "valid" => Verdict::Valid,
+            "INVALID" => Verdict::Invalid,
+            other => panic!("{}: {other}", public.name),
+        };
+        assert_eq!(found.verdict, verdict, "{}: {found:?}", public.name);
+        judged += 1;
+    }
+    assert!(matches!(judged, 0 | 9), "{judged}");
+}
+
 #[test]
 fn violated_levels_are_named_one_by_one() {
     let all = histories();
