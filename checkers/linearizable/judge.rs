@@ -34,18 +34,10 @@ pub(super) enum Decision {
 
 /// Judges a history by a model: one of the list, or any other.
 pub fn judge<M: Model>(history: &History, budget: &Budget) -> Checked {
-    let model = match M::of_header(&history.header) {
-        Ok(model) => model,
-        Err(wrong) => return Checked::unknown(Reason::Coverage(wrong)),
+    let (model, parts) = match read::<M>(history) {
+        Ok(read) => read,
+        Err(unknown) => return Checked::unknown(unknown),
     };
-    let parts = match parts(&model, history) {
-        Ok(parts) => parts,
-        Err(malformed) => return Checked::unknown(Reason::Coverage(malformed)),
-    };
-    if parts.is_empty() {
-        let nothing = format!("no operation that `{}` speaks of", M::NAME);
-        return Checked::unknown(Reason::NotApplicable(nothing));
-    }
     let decided = all(&model, &parts, budget);
     let methods = Methods {
         known: decided.known,
@@ -70,6 +62,28 @@ pub fn judge<M: Model>(history: &History, budget: &Budget) -> Checked {
         Some((at, failure)) => tell::tell(history, &model, &parts[at], &failure, budget),
     };
     methods.count(history, result, &parts)
+}
+
+/// Whether a history has an order by a model, without telling why not; nothing if that cannot be
+/// found out.
+pub fn has_order<M: Model>(history: &History, budget: &Budget) -> Option<bool> {
+    let (model, parts) = read::<M>(history).ok()?;
+    match all(&model, &parts, budget).last {
+        None => Some(true),
+        Some((_, Decision::Exhausted { .. })) => None,
+        Some(_) => Some(false),
+    }
+}
+
+/// A model and the parts of a history as it reads them.
+fn read<M: Model>(history: &History) -> Result<(M, Vec<Part<M::Op>>), Reason> {
+    let model = M::of_header(&history.header).map_err(Reason::Coverage)?;
+    let parts = parts(&model, history).map_err(Reason::Coverage)?;
+    if parts.is_empty() {
+        let nothing = format!("no operation that `{}` speaks of", M::NAME);
+        return Err(Reason::NotApplicable(nothing));
+    }
+    Ok((model, parts))
 }
 
 /// What was found out about the parts of a history.

@@ -20,7 +20,7 @@ mod set;
 mod unordered_queue;
 mod versioned_register;
 
-pub use super::judge::judge;
+pub use super::judge::{has_order, judge};
 
 pub use append_log::AppendLog;
 pub use counter::Counter;
