@@ -53,6 +53,7 @@ impl History {
     }
 
     /// The event with this index.
+    #[inline]
     pub fn event(&self, index: usize) -> EventRef<'_> {
         assert!(index < self.len(), "event {index} of {}", self.len());
         EventRef {
@@ -62,6 +63,7 @@ impl History {
     }
 
     /// All events in order.
+    #[inline]
     pub fn events(&self) -> impl DoubleEndedIterator<Item = EventRef<'_>> {
         (0..self.len()).map(|index| EventRef {
             history: self,
@@ -71,6 +73,7 @@ impl History {
 
     /// The operations of clients in the order of their invocations. Faults, observations and
     /// unasked events are not among them.
+    #[inline]
     pub fn ops(&self) -> impl DoubleEndedIterator<Item = Op<'_>> {
         self.events()
             .filter(|event| event.kind() == Kind::Invoke)
@@ -113,6 +116,7 @@ impl History {
     }
 
     /// The view of a packed value of this history.
+    #[inline]
     pub fn view(&self, packed: Packed) -> ValueRef<'_> {
         self.values.view(packed)
     }
@@ -161,57 +165,68 @@ pub struct EventRef<'h> {
 
 impl<'h> EventRef<'h> {
     /// Its place in the history.
+    #[inline]
     pub fn index(self) -> usize {
         self.index
     }
 
     /// Nanoseconds since the run began.
+    #[inline]
     pub fn time(self) -> u64 {
         self.history.times.get(self.index)
     }
 
     /// Invocation, completion, or something unasked.
+    #[inline]
     pub fn kind(self) -> Kind {
         self.history.kinds[self.index]
     }
 
     /// The function.
+    #[inline]
     pub fn f(self) -> &'h str {
         self.history.function_names.name(self.f_id())
     }
 
     /// The number of the function, in the order of [`History::functions`].
+    #[inline]
     pub fn f_id(self) -> u32 {
         self.history.fs.get(self.index) as u32
     }
 
     /// The number of the process; see [`History::process_name`].
+    #[inline]
     pub fn process_id(self) -> u32 {
         self.history.processes.get(self.index) as u32
     }
 
     /// The process.
+    #[inline]
     pub fn process(self) -> &'h Process {
         self.history.process_name(self.process_id())
     }
 
     /// The node, where one is named.
+    #[inline]
     pub fn node(self) -> Option<&'h str> {
         let node = self.history.nodes.get(self.index)?;
         Some(self.history.node_names.name(node))
     }
 
     /// The number of the key, where one is named; see [`History::key_value`].
+    #[inline]
     pub fn key_id(self) -> Option<u32> {
         self.history.keys.get(self.index)
     }
 
     /// The key, where one is named.
+    #[inline]
     pub fn key(self) -> Option<ValueRef<'h>> {
         self.key_id().map(|id| self.history.key_value(id))
     }
 
     /// Argument or result.
+    #[inline]
     pub fn value(self) -> ValueRef<'h> {
         self.history
             .values
@@ -219,22 +234,26 @@ impl<'h> EventRef<'h> {
     }
 
     /// The reason of a failure or an indeterminate result.
+    #[inline]
     pub fn error(self) -> Option<&'h str> {
         let error = self.history.errors.get(self.index)?;
         Some(self.history.error_names.name(error))
     }
 
     /// Whether the nemesis did this.
+    #[inline]
     pub fn is_nemesis(self) -> bool {
         matches!(self.process(), Process::Name(name) if name == Process::NEMESIS)
     }
 
     /// Whether an observer saw this.
+    #[inline]
     pub fn is_observer(self) -> bool {
         matches!(self.process(), Process::Name(name) if name == Process::OBSERVER)
     }
 
     /// Whether a client said this without being asked: a lost lock, a watch event.
+    #[inline]
     pub fn is_unasked(self) -> bool {
         self.kind() == Kind::Info
             && self.history.partners[self.index] == NONE
@@ -243,6 +262,7 @@ impl<'h> EventRef<'h> {
     }
 
     /// The completion of an invocation, or the invocation of a completion.
+    #[inline]
     pub fn partner(self) -> Option<EventRef<'h>> {
         let partner = self.history.partners[self.index];
         (partner != NONE).then_some(EventRef {
@@ -255,6 +275,7 @@ impl<'h> EventRef<'h> {
     ///
     /// # Panics
     /// If the event is not an invocation.
+    #[inline]
     pub fn op(self) -> Op<'h> {
         assert_eq!(
             self.kind(),
@@ -305,11 +326,13 @@ pub struct Op<'h> {
 
 impl<'h> Op<'h> {
     /// The function.
+    #[inline]
     pub fn f(self) -> &'h str {
         self.invoke.f()
     }
 
     /// What became of it.
+    #[inline]
     pub fn outcome(self) -> Outcome {
         match self.completion.map(EventRef::kind) {
             Some(Kind::Ok) => Outcome::Ok,
@@ -319,17 +342,20 @@ impl<'h> Op<'h> {
     }
 
     /// Whether it certainly happened.
+    #[inline]
     pub fn is_ok(self) -> bool {
         self.outcome() == Outcome::Ok
     }
 
     /// When it was invoked.
+    #[inline]
     pub fn start(self) -> u64 {
         self.invoke.time()
     }
 
     /// When it was over for certain: `None` for an indeterminate one, which may take effect at
     /// any later time.
+    #[inline]
     pub fn end(self) -> Option<u64> {
         self.completion
             .filter(|event| event.kind() != Kind::Info)
@@ -337,11 +363,13 @@ impl<'h> Op<'h> {
     }
 
     /// The argument.
+    #[inline]
     pub fn input(self) -> ValueRef<'h> {
         self.invoke.value()
     }
 
     /// The result of an operation that happened.
+    #[inline]
     pub fn output(self) -> Option<ValueRef<'h>> {
         self.completion
             .filter(|event| event.kind() == Kind::Ok)
@@ -349,21 +377,25 @@ impl<'h> Op<'h> {
     }
 
     /// The reason why it failed or is indeterminate.
+    #[inline]
     pub fn error(self) -> Option<&'h str> {
         self.completion.and_then(EventRef::error)
     }
 
     /// The number of its key.
+    #[inline]
     pub fn key_id(self) -> Option<u32> {
         self.invoke.key_id()
     }
 
     /// The number of its process.
+    #[inline]
     pub fn process_id(self) -> u32 {
         self.invoke.process_id()
     }
 
     /// The node that answered, or that was asked.
+    #[inline]
     pub fn node(self) -> Option<&'h str> {
         self.completion
             .and_then(EventRef::node)

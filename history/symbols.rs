@@ -30,6 +30,7 @@ impl Symbols {
     }
 
     /// The string with this number.
+    #[inline]
     pub fn name(&self, id: u32) -> &str {
         &self.names[id as usize]
     }

@@ -50,6 +50,7 @@ impl Packed {
     pub const NULL: Packed = Packed(NULL);
 
     /// The integer itself, if this is one of up to 61 bits.
+    #[inline]
     pub fn as_int(self) -> Option<i64> {
         (self.tag() == INT).then_some((self.0 as i64) >> 3)
     }
@@ -107,6 +108,7 @@ impl Packed {
     }
 
     /// Whether this is `null`.
+    #[inline]
     pub fn is_null(self) -> bool {
         self.0 == NULL
     }
@@ -117,6 +119,7 @@ impl Packed {
     }
 
     /// The word; equal words mean equal values within one history.
+    #[inline]
     pub fn bits(self) -> u64 {
         self.0
     }
@@ -312,16 +315,19 @@ pub struct ValueRef<'a> {
 
 impl<'a> ValueRef<'a> {
     /// The word.
+    #[inline]
     pub fn packed(self) -> Packed {
         self.packed
     }
 
     /// Whether this is `null`.
+    #[inline]
     pub fn is_null(self) -> bool {
         self.packed.is_null()
     }
 
     /// The value as a signed integer.
+    #[inline]
     pub fn as_i64(self) -> Option<i64> {
         match self.packed.tag() {
             INT => self.packed.as_int(),
@@ -331,6 +337,7 @@ impl<'a> ValueRef<'a> {
     }
 
     /// The value as an unsigned integer.
+    #[inline]
     pub fn as_u64(self) -> Option<u64> {
         match self.packed.tag() {
             INT => self.packed.as_int().and_then(|int| u64::try_from(int).ok()),

@@ -271,17 +271,24 @@ fn parts<M: Model>(model: &M, history: &History) -> Result<Vec<Part<M::Op>>, Str
     let mut numbers = Numbers::default();
     let reader = Reader::of(history);
     let mut by_key: Vec<Part<M::Op>> = Vec::new();
-    let mut at_key: FxHashMap<Option<u32>, usize> = FxHashMap::default();
+    // For each key, and last for none, where its part is, and how many operations it may have.
+    let place = |key: Option<u32>| key.map_or(history.key_count(), |key| key as usize);
+    let mut at_key: Vec<Option<usize>> = vec![None; history.key_count() + 1];
+    let mut counts = vec![0usize; history.key_count() + 1];
+    for op in history.ops() {
+        counts[place(op.key_id())] += 1;
+    }
     for op in history.ops() {
         let asked = reader.asked(model, op);
         let read = model
             .read(&asked, &mut numbers)
             .map_err(|wrong| format!("`{}` of event {}: {wrong}", op.f(), op.invoke.index()))?;
         let Some(read) = read else { continue };
-        let at = *at_key.entry(op.key_id()).or_insert_with(|| {
+        let key = place(op.key_id());
+        let at = *at_key[key].get_or_insert_with(|| {
             by_key.push(Part {
                 key: op.key_id(),
-                ops: Vec::new(),
+                ops: Vec::with_capacity(counts[key]),
             });
             by_key.len() - 1
         });

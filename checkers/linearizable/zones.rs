@@ -168,11 +168,7 @@ impl Clusters {
     /// All zones in order. A write that was neither answered nor read has none, nor has an initial
     /// value that nobody read.
     fn zones(&self) -> Vec<Zone> {
-        let mut values: Vec<Val> = (0..).take(self.all.len()).collect();
-        for (&value, &place) in self.places.iter().flatten() {
-            values[place as usize] = value;
-        }
-        let zones = self.all.iter().zip(values).filter_map(|(cluster, value)| {
+        let zone = |(value, cluster): (Val, &Cluster)| {
             let (first_return, last_call) = (cluster.first_return.at, cluster.last_call.at);
             (first_return != NEVER && last_call != 0).then(|| Zone {
                 from: first_return.min(last_call),
@@ -180,8 +176,17 @@ impl Clusters {
                 forward: first_return < last_call,
                 value,
             })
-        });
-        sorted(zones.collect())
+        };
+        let mut zones = Vec::with_capacity(self.all.len());
+        match &self.places {
+            None => zones.extend((0..).zip(&self.all).filter_map(zone)),
+            Some(places) => {
+                let all = places.iter();
+                let all = all.map(|(&value, &place)| (value, &self.all[place as usize]));
+                zones.extend(all.filter_map(zone));
+            }
+        }
+        sorted(zones)
     }
 
     /// The last to return of the operations that bound two zones: with it they cannot both be.
