@@ -75,8 +75,10 @@ pub fn has_order<M: Model>(history: &History, budget: &Budget) -> Option<bool> {
     }
 }
 
+type Parts<M> = Vec<Part<<M as Model>::Op>>;
+
 /// A model and the parts of a history as it reads them.
-fn read<M: Model>(history: &History) -> Result<(M, Vec<Part<M::Op>>), Reason> {
+fn read<M: Model>(history: &History) -> Result<(M, Parts<M>), Reason> {
     let model = M::of_header(&history.header).map_err(Reason::Coverage)?;
     let parts = parts(&model, history).map_err(Reason::Coverage)?;
     if parts.is_empty() {
