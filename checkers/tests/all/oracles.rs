@@ -12,6 +12,7 @@ mod models;
 mod registers;
 mod sequential;
 mod sessions;
+mod snapshots;
 mod times;
 mod watches;
 mod wr;

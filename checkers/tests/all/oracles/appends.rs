@@ -11,20 +11,20 @@ use crate::made::{Answer, Step, cases, header, history};
 
 /// A micro-operation: an append of an element, or a read of a list.
 #[derive(Debug, Clone)]
-enum Mop {
+pub(super) enum Mop {
     Append(u64, u64),
     Read(u64, Vec<u64>),
 }
 
-struct Txn {
-    process: u32,
-    begin: usize,
-    end: usize,
-    outcome: Outcome,
-    mops: Vec<Mop>,
+pub(super) struct Txn {
+    pub(super) process: u32,
+    pub(super) begin: usize,
+    pub(super) end: usize,
+    pub(super) outcome: Outcome,
+    pub(super) mops: Vec<Mop>,
 }
 
-fn txns(history: &History) -> Vec<Txn> {
+pub(super) fn txns(history: &History) -> Vec<Txn> {
     let number = |value: &Value| value.as_u64().expect("a number");
     let mop = |mop: &Value| match mop[0].as_str() {
         Some("append") => Mop::Append(number(&mop[1]), number(&mop[2])),
@@ -52,14 +52,14 @@ fn txns(history: &History) -> Vec<Txn> {
 }
 
 /// What is known of the lists of a history.
-struct Lists<'t> {
+pub(super) struct Lists<'t> {
     txns: &'t [Txn],
     longest: BTreeMap<u64, Vec<u64>>,
     writers: BTreeMap<(u64, u64), usize>,
 }
 
 impl<'t> Lists<'t> {
-    fn of(txns: &'t [Txn]) -> Lists<'t> {
+    pub(super) fn of(txns: &'t [Txn]) -> Lists<'t> {
         let mut lists = Lists {
             txns,
             longest: BTreeMap::new(),
@@ -84,7 +84,7 @@ impl<'t> Lists<'t> {
         lists
     }
 
-    fn longest(&self, key: u64) -> &[u64] {
+    pub(super) fn longest(&self, key: u64) -> &[u64] {
         self.longest.get(&key).map_or(&[], Vec::as_slice)
     }
 
@@ -99,7 +99,7 @@ impl<'t> Lists<'t> {
         list.iter().enumerate().filter_map(happened).collect()
     }
 
-    fn happened(&self, txn: usize) -> bool {
+    pub(super) fn happened(&self, txn: usize) -> bool {
         match self.txns[txn].outcome {
             Outcome::Ok => true,
             Outcome::Fail => false,
@@ -121,7 +121,7 @@ impl<'t> Lists<'t> {
         reads.filter(|_| is_ok).collect()
     }
 
-    fn appends(&self, txn: usize) -> Vec<(u64, u64)> {
+    pub(super) fn appends(&self, txn: usize) -> Vec<(u64, u64)> {
         let mops = self.txns[txn].mops.iter();
         let appends = mops.filter_map(|mop| match mop {
             Mop::Append(key, element) => Some((*key, *element)),
@@ -462,9 +462,9 @@ fn has_order(txns: &[Txn], sessions: bool, realtime: bool) -> bool {
     )
 }
 
-type State = BTreeMap<u64, Vec<u64>>;
+pub(super) type State = BTreeMap<u64, Vec<u64>>;
 
-fn precedes(txns: &[Txn], a: usize, b: usize, sessions: bool, realtime: bool) -> bool {
+pub(super) fn precedes(txns: &[Txn], a: usize, b: usize, sessions: bool, realtime: bool) -> bool {
     let (first, second) = (&txns[a], &txns[b]);
     let same = first.process == second.process && a < b;
     let between = || txns[a..b].iter().filter(|txn| txn.process == first.process);
@@ -501,7 +501,7 @@ fn serial(
 }
 
 /// Does what a transaction does; false if it cannot have read what it read.
-fn apply(txn: &Txn, state: &mut State) -> bool {
+pub(super) fn apply(txn: &Txn, state: &mut State) -> bool {
     txn.mops.iter().all(|mop| match mop {
         Mop::Append(key, element) => {
             state.entry(*key).or_default().push(*element);
@@ -514,9 +514,9 @@ fn apply(txn: &Txn, state: &mut State) -> bool {
 }
 
 /// How a transaction is made: process, gap, length, micro-operations, outcome, luck of its reads.
-type Made = (u64, u64, u64, Vec<(u64, bool, u64)>, u32);
+pub(super) type Made = (u64, u64, u64, Vec<(u64, bool, u64)>, u32);
 
-fn made() -> impl Strategy<Value = (Vec<Made>, u32, bool)> {
+pub(super) fn made() -> impl Strategy<Value = (Vec<Made>, u32, bool)> {
     let mop = (0u64..2, any::<bool>(), 0u64..100);
     let txn = (
         0u64..3,
@@ -529,7 +529,7 @@ fn made() -> impl Strategy<Value = (Vec<Made>, u32, bool)> {
 }
 
 /// Transactions whose reads are of a moment that is right, or a little wrong, as luck will have it.
-fn history_of((made, disorder, read_all): &(Vec<Made>, u32, bool)) -> History {
+pub(super) fn history_of((made, disorder, read_all): &(Vec<Made>, u32, bool)) -> History {
     let mut state: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut next = 0;
     let mut steps = Vec::new();
@@ -607,7 +607,7 @@ fn history_of((made, disorder, read_all): &(Vec<Made>, u32, bool)) -> History {
     history(header("append", Value::Null), &steps)
 }
 
-fn at_level(history: &History, level: &str) -> History {
+pub(super) fn at_level(history: &History, level: &str) -> History {
     let mut other = history.clone();
     other
         .header
@@ -617,7 +617,7 @@ fn at_level(history: &History, level: &str) -> History {
 }
 
 /// The events, one a line.
-fn shown(history: &History) -> String {
+pub(super) fn shown(history: &History) -> String {
     let line = |event: history::EventRef<'_>| {
         let (kind, value) = (event.kind(), event.value().to_json());
         format!("\n{} {kind:?} {value}", event.process())
