@@ -27,6 +27,7 @@ mod script;
 mod sessions;
 mod sets;
 mod shrink;
+mod suited;
 mod transactions;
 mod verdict;
 mod words;
@@ -68,6 +69,7 @@ use history::History;
 
 pub use budget::{Budget, Exhausted};
 pub use params::Param;
+pub use suited::suited;
 pub use verdict::{Checked, Counterexample, Reason, Row, Verdict};
 
 /// A named promise, and the function that says whether a history kept it.

@@ -100,11 +100,13 @@ pub enum Refused {
         /// The word that was probably meant.
         suggestion: Option<String>,
     },
-    /// A name that no checker declares.
-    #[error("no checker reads a parameter `{name}`{}", hint(.suggestion.as_deref()))]
+    /// A name that no checker declares that was selected.
+    #[error("no selected checker reads a parameter `{name}`{}", found(*.reader, .suggestion.as_deref()))]
     Name {
         /// The name.
         name: String,
+        /// A checker that would read it.
+        reader: Option<&'static str>,
         /// The name that was probably meant.
         suggestion: Option<String>,
     },
@@ -112,6 +114,13 @@ pub enum Refused {
 
 fn hint(suggestion: Option<&str>) -> String {
     suggestion.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
+fn found(reader: Option<&str>, suggestion: Option<&str>) -> String {
+    match reader {
+        Some(reader) => format!("; `{reader}` would"),
+        None => hint(suggestion),
+    }
 }
 
 impl Takes {
@@ -193,22 +202,24 @@ pub fn check(checker: &dyn Checker, header: &Header) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Whether some checker declares a parameter of this name.
+/// Whether one of these checkers declares a parameter of this name.
 ///
 /// # Errors
-/// If none does, with the closest name that one does.
-pub fn find(name: &str) -> Result<(), Refused> {
-    let mut names = CHECKERS
+/// If none does, with the closest name that one does, or else with a checker that would read it.
+pub fn find(selected: &[&dyn Checker], name: &str) -> Result<(), Refused> {
+    let mut names = selected
         .iter()
         .flat_map(|checker| checker.params())
         .map(|param| param.name);
     if names.clone().any(|known| known == name) {
         return Ok(());
     }
-    let suggestion = spec::closest(name, &mut names).map(str::to_owned);
+    let declares =
+        |checker: &&&dyn Checker| checker.params().iter().any(|param| param.name == name);
     Err(Refused::Name {
         name: name.to_owned(),
-        suggestion,
+        suggestion: spec::closest(name, &mut names).map(str::to_owned),
+        reader: CHECKERS.iter().find(declares).map(|checker| checker.name()),
     })
 }
 
@@ -276,10 +287,16 @@ mod tests {
 
     #[test]
     fn names_that_nobody_declares_are_refused() {
-        assert_eq!(find("nil_reads"), Ok(()));
+        let selected = [crate::find("linearizable").expect("a checker of this name")];
+        let says = |name: &str| find(&selected, name).unwrap_err().to_string();
+        assert_eq!(find(&selected, "nil_reads"), Ok(()));
         assert_eq!(
-            find("nil_read").unwrap_err().to_string(),
-            "no checker reads a parameter `nil_read`; did you mean `nil_reads`?"
+            says("nil_read"),
+            "no selected checker reads a parameter `nil_read`; did you mean `nil_reads`?"
+        );
+        assert_eq!(
+            says("required"),
+            "no selected checker reads a parameter `required`; `coverage` would"
         );
     }
 

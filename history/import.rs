@@ -349,18 +349,23 @@ impl Importer {
 
 /// The workload whose vocabulary a history certainly uses; nothing where it may be several.
 fn workload(history: &History) -> &'static str {
-    let mut functions: Vec<&str> = Vec::new();
-    for id in 0..history.function_names.len() {
-        functions.push(history.function_names.name(id as u32));
+    let mut is_called = vec![false; history.function_names.len()];
+    for op in history.ops() {
+        is_called[history.fs.get(op.invoke.index()) as usize] = true;
     }
-    let is_called = |name: &str| history.ops().any(|op| op.f() == name);
-    functions.retain(|name| is_called(name));
+    let names = history.functions().zip(is_called);
+    let functions: Vec<&str> = names
+        .filter(|&(_, called)| called)
+        .map(|(name, _)| name)
+        .collect();
     let only = |known: &[&str]| functions.iter().all(|name| known.contains(name));
     let any = |known: &[&str]| functions.iter().any(|name| known.contains(name));
     match () {
         () if functions.is_empty() => "",
         () if only(&[TXN]) => "txn",
         () if only(&["read", "write", "cas"]) && any(&["write", "cas"]) => "register",
+        () if only(&["get", "put", "append", "delete"]) && any(&["put", "append"]) => "kv",
+        () if only(&["acquire", "release"]) && any(&["acquire"]) => "mutex",
         () if only(&["enqueue", "dequeue", "drain"]) => "queue",
         () if only(&["read", "transfer"]) && any(&["transfer"]) => "bank",
         () => "",

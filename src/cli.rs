@@ -74,11 +74,25 @@ pub struct RunArgs {
 /// Arguments of `schism check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// A history file, or the directory of a run.
+    /// A history file, or the directory of a run or of a Jepsen test.
     pub path: PathBuf,
-    /// A checker; may be given more than once. The header's checkers if none is given.
+    /// The format of the history; found out by its content if it is not given.
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+    /// Whether values are pairs of a key and a value, as those of jepsen.independent; found out if
+    /// it is not given.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub independent: Option<bool>,
+    /// A checker; may be given more than once. The header's checkers if none is given, and where
+    /// there are none, those that fit the operations.
     #[arg(long, value_name = "NAME")]
     pub checker: Vec<String>,
+    /// What the operations work on, for `linearizable`: short for `--param model=NAME`.
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// The isolation level that is promised: short for `--param level=NAME`.
+    #[arg(long, value_name = "NAME")]
+    pub level: Option<String>,
     /// A parameter of the checkers, before what the header says: `nil_reads=unknown`; may be given
     /// more than once. The value is JSON, or else a word.
     #[arg(long, value_name = "NAME=VALUE")]

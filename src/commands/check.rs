@@ -1,11 +1,10 @@
 //! `schism check`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use checkers::{Checked, Checker};
-use history::History;
+use history::{History, Options};
 use serde_json::json;
 
 use crate::check::{self, Limits};
@@ -15,43 +14,34 @@ use crate::result::{Exit, Outcome, Property};
 
 /// Checks a history and prints what each checker said.
 pub async fn check(args: CheckArgs) -> Exit {
-    let path = history_path(args.path);
-    let mut read = match history::read_path(&path) {
+    let options = Options {
+        format: args.format.clone(),
+        independent: args.independent,
+    };
+    let mut read = match history::read_path_with(&args.path, &options) {
         Ok(read) => read,
-        Err(error) => {
-            eprintln!("error: {}: {error}", path.display());
-            return Exit::Usage;
-        }
+        Err(error) => return refuse(&format!("{}: {error}", args.path.display())),
     };
     for warning in &read.warnings {
-        eprintln!("warning: {}: {warning}", path.display());
-    }
-    let names = if args.checker.is_empty() {
-        read.history.header.checkers.clone()
-    } else {
-        args.checker
-    };
-    if names.is_empty() {
-        eprintln!("error: the header names no checker; name one with --checker");
-        return Exit::Nothing;
+        eprintln!("warning: {}: {warning}", args.path.display());
     }
     let time = match spec::parse_duration(&args.time_limit) {
         Ok(ns) => Duration::from_nanos(ns),
-        Err(error) => {
-            eprintln!("error: --time-limit: {error}");
-            return Exit::Usage;
-        }
+        Err(error) => return refuse(&format!("--time-limit: {error}")),
     };
-    let selected = match check::select(&names) {
+    let selected = match selected(&args.checker, &read.history) {
         Ok(selected) => selected,
-        Err(error) => {
-            eprintln!("error: {error}");
-            return Exit::Usage;
-        }
+        Err(error) => return refuse(&error),
     };
-    if let Err(error) = set_params(&mut read.history, &args.param, &selected) {
-        eprintln!("error: {error}");
-        return Exit::Usage;
+    if selected.is_empty() {
+        eprintln!(
+            "error: the header names no checker, and none fits the operations for certain; name \
+             one with --checker"
+        );
+        return Exit::Nothing;
+    }
+    if let Err(error) = set_params(&mut read.history, &params(&args), &selected) {
+        return refuse(&error);
     }
     let limits = Limits {
         time,
@@ -66,18 +56,62 @@ pub async fn check(args: CheckArgs) -> Exit {
     if args.json {
         println!(
             "{}",
-            json!({ "history": path, "events": history.len(), "properties": properties })
+            json!({
+                "history": args.path,
+                "format": read.format,
+                "events": history.len(),
+                "properties": properties,
+            })
         );
     } else {
+        if read.format != "schism" {
+            println!("format: {}, {} events", read.format, history.len());
+        }
         show(&history, &properties);
     }
     exit(&properties)
 }
 
+fn refuse(error: &str) -> Exit {
+    eprintln!("error: {error}");
+    Exit::Usage
+}
+
+/// The checkers that were named, or those of the header, or those that fit the operations.
+fn selected(named: &[String], history: &History) -> Result<Vec<&'static dyn Checker>, String> {
+    if !named.is_empty() {
+        return check::select(named);
+    }
+    if !history.header.checkers.is_empty() {
+        return check::select(&history.header.checkers);
+    }
+    let suited = checkers::suited(history);
+    if !suited.is_empty() {
+        let names: Vec<&str> = suited.iter().map(|checker| checker.name()).collect();
+        eprintln!(
+            "note: chosen by the operations: --checker {}",
+            names.join(" --checker ")
+        );
+    }
+    Ok(suited)
+}
+
+/// The parameters that were given, as name and value.
+fn params(args: &CheckArgs) -> Vec<String> {
+    let short =
+        |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name}={value}"));
+    let short = [short("model", &args.model), short("level", &args.level)];
+    short
+        .into_iter()
+        .flatten()
+        .chain(args.param.iter().cloned())
+        .collect()
+}
+
 /// Puts the parameters that were given into the header.
 ///
 /// # Errors
-/// A name that no checker declares, or a value that one of those selected cannot take.
+/// A name that none of the selected checkers declares, or a value that one of them cannot take.
 fn set_params(
     history: &mut History,
     given: &[String],
@@ -87,7 +121,7 @@ fn set_params(
         let (name, value) = param
             .split_once('=')
             .ok_or_else(|| format!("--param {param}: write it as NAME=VALUE"))?;
-        checkers::params::find(name).map_err(|error| error.to_string())?;
+        checkers::params::find(selected, name).map_err(|error| error.to_string())?;
         let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
         history.header.params.insert(name.to_owned(), value);
     }
@@ -115,17 +149,4 @@ fn show(history: &History, properties: &[Property]) {
 /// The exit code: all that was asked for counts as claimed.
 fn exit(properties: &[Property]) -> Exit {
     Exit::of([Outcome::of(properties, &Checked::valid(), &[])])
-}
-
-/// A run's directory stands for the history in it.
-fn history_path(path: PathBuf) -> PathBuf {
-    if !path.is_dir() {
-        return path;
-    }
-    let packed = path.join("history.jsonl.zst");
-    if packed.exists() {
-        packed
-    } else {
-        path.join("history.jsonl")
-    }
 }

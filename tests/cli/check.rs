@@ -97,10 +97,112 @@ fn a_parameter_is_an_input_and_a_wrong_one_an_error() {
     for (param, says) in [
         ("nil_reads=unknwon", "did you mean `unknown`?"),
         ("nil_read=unknown", "did you mean `nil_reads`?"),
+        (
+            "required=[\"read\"]",
+            "no selected checker reads a parameter `required`; `coverage` would",
+        ),
         ("nil_reads", "NAME=VALUE"),
     ] {
         let ran = check(param);
         assert_eq!(ran.code, 2, "{param}");
         assert!(ran.stderr.contains(says), "{}", ran.stderr);
     }
+}
+
+fn public(file: &str, args: &[&str]) -> crate::support::Ran {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("checkers/tests/public");
+    schism(&folder, &[&["check", file], args].concat())
+}
+
+#[test]
+fn a_history_of_another_tool_is_judged_by_what_fits_it() {
+    let ran = public("porcupine/jepsen/etcd_000.log", &[]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("note: chosen by the operations: --checker linearizable")
+    );
+    assert!(ran.stdout.contains("format: log"), "{}", ran.stdout);
+    let ran = public("porcupine/jepsen/etcd_002.log", &["--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(value["format"], "log");
+    for (file, code) in [
+        ("porcupine/kv/c01-ok.txt", 0),
+        ("porcupine/kv/c01-bad.txt", 1),
+    ] {
+        assert_eq!(public(file, &[]).code, code, "{file}");
+    }
+}
+
+#[test]
+fn models_levels_and_formats_are_named_on_the_command_line() {
+    let kv = "porcupine/kv/c01-bad.txt";
+    let ran = public(
+        kv,
+        &["--checker", "linearizable", "--model", "kv", "--json"],
+    );
+    assert!(ran.stdout.contains("model = kv (given)"), "{}", ran.stdout);
+    let lists = "generated/txn/la-si-16-1.edn";
+    let ran = public(
+        lists,
+        &[
+            "--checker",
+            "list-append",
+            "--level",
+            "snapshot-isolation",
+            "--json",
+        ],
+    );
+    assert!(
+        ran.stdout.contains("level = snapshot-isolation (given)"),
+        "{}",
+        ran.stdout
+    );
+    for (args, says) in [
+        (
+            &["--model", "kvs", "--checker", "linearizable"][..],
+            "did you mean `kv`?",
+        ),
+        (
+            &["--level", "serializable", "--checker", "linearizable"],
+            "`append` would",
+        ),
+        (
+            &["--format", "ednn"],
+            "no format `ednn`; known: schism, json, edn, log",
+        ),
+        (
+            &["--format", "plume"],
+            "line 1, column 1: expected `r(KEY,VALUE,SESSION,TRANSACTION)`",
+        ),
+    ] {
+        let ran = public(kv, args);
+        assert_eq!(ran.code, 2, "{args:?}");
+        assert!(ran.stderr.contains(says), "{args:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn the_folder_of_a_jepsen_test_stands_for_its_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let ran = schism(dir.path(), &["check", "."]);
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.stderr.contains("expected history.jsonl.zst or"),
+        "{}",
+        ran.stderr
+    );
+    let ops = [
+        "{:type :invoke, :f :write, :value [:x 1], :process 0}",
+        "{:type :ok, :f :write, :value [:x 1], :process 0}",
+        "{:type :invoke, :f :read, :value [:x nil], :process 0}",
+        "{:type :ok, :f :read, :value [:x 2], :process 0}",
+    ];
+    std::fs::write(dir.path().join("history.edn"), ops.join("\n")).unwrap();
+    let ran = schism(dir.path(), &["check", "."]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(ran.stdout.contains("key x"), "{}", ran.stdout);
+    let ran = schism(dir.path(), &["check", ".", "--independent=false"]);
+    assert!(!ran.stdout.contains("key x"), "{}", ran.stdout);
 }
