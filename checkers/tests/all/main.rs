@@ -7,6 +7,7 @@ mod determinism;
 mod docs;
 mod levels;
 mod made;
+mod metamorphic;
 mod models;
 mod oracles;
 mod public;
