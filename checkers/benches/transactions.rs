@@ -12,6 +12,8 @@ use checkers::{Budget, Checked, find};
 use history::History;
 use history::clock::Clock;
 
+#[path = "transactions/registers.rs"]
+mod registers;
 #[path = "../simulator.rs"]
 mod simulator;
 
@@ -69,6 +71,61 @@ fn main() {
             measure(&name, Load::of(database, txns));
         }
     }
+    measure_registers(txns, wanted);
+}
+
+/// Registers: those of concurrent clients at the strictest level, and text of Plume at weak ones,
+/// reading included.
+fn measure_registers(txns: u64, wanted: Option<&String>) {
+    let is_wanted = |name: &str| wanted.is_none_or(|part| name.contains(part.as_str()));
+    if is_wanted("wr sequential keys") {
+        let made = registers::strict(txns / 10);
+        let held = HELD.load(Ordering::Relaxed);
+        print_row("wr sequential keys", txns / 10, 2e-6, held, || {
+            let checker = find("wr").expect("the checker");
+            checkers::run(checker, &made, &Budget::new(u64::MAX, u64::MAX))
+        });
+    }
+    let levels = [
+        ("read-committed", 2e-6),
+        ("monotonic-atomic-view", 2e-6),
+        ("read-atomic", 3e-6),
+        ("causal-cerone", 6e-6),
+    ];
+    if levels.iter().all(|(level, _)| !is_wanted(level)) {
+        return;
+    }
+    let text = registers::plume(txns);
+    for (level, target) in levels.into_iter().filter(|(level, _)| is_wanted(level)) {
+        print_row(level, txns, target, 0, || {
+            let read = history::read_bytes(text.as_bytes()).expect("a text of Plume");
+            let mut history = read.history;
+            let params = &mut history.header.params;
+            params.insert("level".to_owned(), level.into());
+            params.insert("session_order".to_owned(), "always".into());
+            let checker = find("wr").expect("the checker");
+            checkers::run(checker, &history, &Budget::unlimited())
+        });
+    }
+}
+
+fn print_row(name: &str, txns: u64, target: f64, held: usize, work: impl Fn() -> Checked) {
+    let (mut seconds, mut peak, mut verdict) = (f64::MAX, 0, String::new());
+    for _ in 0..ROUNDS {
+        let before = HELD.load(Ordering::Relaxed);
+        PEAK.store(before, Ordering::Relaxed);
+        let (took, found) = timed(&work);
+        peak = PEAK.load(Ordering::Relaxed) - before;
+        seconds = seconds.min(took);
+        verdict = told(&found);
+    }
+    println!(
+        "{name:<22} {txns:>10} {seconds:>9.3} {:>9.3} {:>7} {:>10.1} {:>10.1}  {verdict}",
+        target * txns as f64,
+        "",
+        peak as f64 / 1e6,
+        (peak + held) as f64 / 1e6,
+    );
 }
 
 fn measure(name: &str, load: Load) {

@@ -43,7 +43,7 @@ pub(super) enum Serial {
 /// placed: of all, and of each set that is tried to tell a violation.
 const SEARCHED_MAX: usize = 4_000;
 const LOOKS_MAX: u64 = 1 << 25;
-const LOOKS_MAX_TOLD: u64 = 1 << 20;
+const LOOKS_MAX_TOLD: u64 = 1 << 17;
 
 /// Looks for a serial order.
 ///
@@ -437,7 +437,7 @@ impl Board<'_> {
 /// A small set of transactions that have no order, where all have none: none can be left out
 /// without that being so, as far as that was found out.
 pub(super) fn core(asked: Asked<'_>, budget: &Budget) -> Vec<u32> {
-    const TESTS_MAX: usize = 2_000;
+    const TESTS_MAX: usize = 500;
     let all = (0..).take(asked.registers.len());
     let all: Vec<u32> = all
         .filter(|&txn| asked.registers.happened[txn as usize])
