@@ -38,8 +38,8 @@ impl Checker for Causal {
          that reads tell. One clock for each session: O(n s) for s sessions; clocks beyond the \
          memory are unknown. A cas is a read and a write. Where a value that was read was written \
          twice, the read is left out, and the verdict is unknown unless the rest convicts. Real \
-         time does not count. Jepsen's causal register is the case of one key and one writer; \
-         `read-init` is a read."
+         time does not count. Jepsen's causal register is the case of one process for each key, \
+         with `initial` 0 and `nil_reads` `unknown`; its `read-init` is a read."
     }
 
     fn params(&self) -> &'static [Param] {
@@ -203,6 +203,32 @@ mod tests {
         let found = check(text);
         assert_eq!(found.verdict, Verdict::Invalid);
         assert_eq!(found.counterexample.unwrap().rows.len(), 4);
+    }
+
+    /// Jepsen's causal register: one process for each key reads, writes 1, reads, writes 2, reads.
+    #[test]
+    fn the_causal_register_of_jepsen_is_judged() {
+        let text = r#"
+            param initial 0
+            param nil_reads "unknown"
+            0-1 A read-init x null -> 0
+            2-3 A write x 1 -> 1
+            4-5 A read x null -> 1
+            6-7 A write x 2 -> 2
+            8-9 A read x null -> 2"#;
+        assert_eq!(check(text).verdict, Verdict::Valid);
+        assert_eq!(
+            check(&text.replace("null -> 2", "null -> null")).verdict,
+            Verdict::Valid
+        );
+        assert_eq!(
+            check(&text.replace("null -> 2", "null -> 1")).verdict,
+            Verdict::Invalid
+        );
+        assert_eq!(
+            check(&text.replace("null -> 0", "null -> 5")).verdict,
+            Verdict::Invalid
+        );
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod sessions;
 mod sets;
 mod shrink;
 mod suited;
+mod ties;
 mod transactions;
 mod verdict;
 mod words;
@@ -36,6 +37,7 @@ mod append;
 mod availability;
 mod bank;
 mod causal;
+mod causal_reverse;
 mod convergence;
 mod counter;
 mod coverage;
@@ -115,6 +117,7 @@ pub static CHECKERS: &[&dyn Checker] = &[
     &monotonic_writes::MonotonicWrites,
     &writes_follow_reads::WritesFollowReads,
     &causal::Causal,
+    &causal_reverse::CausalReverse,
     &sequential::Sequential,
     &append::Append,
     &wr::Wr,

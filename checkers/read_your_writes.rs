@@ -93,6 +93,22 @@ mod tests {
     }
 
     #[test]
+    fn times_that_are_equal_are_ordered_or_not() {
+        let text = r#"
+            param write_order "realtime"
+            0-1 B write x 7 -> 7
+            1-3 A write x 1 -> 1
+            4-5 A read x null -> 7"#;
+        assert_eq!(check(text).verdict, Verdict::Invalid);
+        let tied = format!("param ties \"concurrent\"\n{text}");
+        assert_eq!(check(&tied).verdict, Verdict::Valid);
+        let later = tied.replace("1-3 A", "2-3 A");
+        assert_eq!(check(&later).verdict, Verdict::Invalid);
+        let by_clocks = format!("param clock_error_ms 1\n{later}");
+        assert_eq!(check(&by_clocks).verdict, Verdict::Valid);
+    }
+
+    #[test]
     fn what_had_no_answer_ends_the_session() {
         let text = r#"
             0-1 0 write x 1 -> 1

@@ -23,6 +23,7 @@ use history::{History, NONE};
 use crate::constraints::{Before, Constraints};
 use crate::params::{Param, Takes};
 use crate::registers::{self, Access, INITIAL, Registers};
+use crate::ties::{self, Ties};
 use crate::words::{self, Story};
 use crate::{Budget, Checked, Exhausted, Reason};
 
@@ -45,6 +46,8 @@ pub(crate) const PARAMS_WITH_ORDER: &[Param] = &[
     registers::PARAMS[3],
     registers::PARAMS[4],
     registers::PARAMS[5],
+    ties::TIES,
+    ties::CLOCK_ERROR,
 ];
 
 /// What all four count.
@@ -372,24 +375,19 @@ impl<'r> Judge<'r> {
                 .copied()
                 .filter(|&place| accesses[place as usize].is_write)
         };
-        let mut acknowledged: Vec<(usize, u32)> = writes()
+        let ties = Ties::of(&self.history.header);
+        let event = |place: u32| self.history.event(accesses[place as usize].event as usize);
+        let mut acknowledged: Vec<(u64, u32)> = writes()
             .filter(|&place| accesses[place as usize].answered)
-            .filter_map(|place| {
-                Some((
-                    self.history
-                        .event(accesses[place as usize].event as usize)
-                        .partner()?
-                        .index(),
-                    place,
-                ))
-            })
+            .filter_map(|place| Some((ties.end(event(place).partner()?), place)))
             .collect();
         acknowledged.sort_unstable();
         let mut next = acknowledged.into_iter().peekable();
         let mut moment: Option<u32> = None;
         for place in writes() {
             let access = accesses[place as usize];
-            while let Some((_, earlier)) = next.next_if(|(at, _)| *at < access.event as usize) {
+            let begin = ties.begin(event(place));
+            while let Some((_, earlier)) = next.next_if(|(end, _)| *end < begin) {
                 let now = constraints.node();
                 let node = self.node[accesses[earlier as usize].version as usize];
                 constraints.add(node, now, Why::Acknowledged(earlier));

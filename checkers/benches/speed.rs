@@ -129,6 +129,7 @@ const MADE: &[Made] = &[
     ("bank, 8 accounts", bank, &["bank"]),
     ("long fork, groups of 3", long_fork, &["long-fork"]),
     ("exits and logs", facts, &["crash", "log-pattern"]),
+    ("inserts, reads of all", inserts, &["causal-reverse"]),
     (
         "registers, 3 final reads",
         registers_at_end,
@@ -335,6 +336,20 @@ fn apply(f: &str, state: &mut Value, input: &Value) -> Option<Value> {
         _ => return None,
     }
     Some(input.clone())
+}
+
+/// Keys of 500 inserts each, with a read of all of a key after every 50 of them.
+fn inserts() -> History {
+    let mut maker = Maker::new("set", Value::Null);
+    for value in 0..EVENTS / 2 {
+        let key = Some(value / 500);
+        maker.call(value % 50, "insert", key, json!(value), json!(value));
+        if value % 50 == 49 {
+            let all: Value = (value / 500 * 500..=value).collect();
+            maker.call(99, "read", key, Value::Null, all);
+        }
+    }
+    maker.finish()
 }
 
 fn set() -> History {

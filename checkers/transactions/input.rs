@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-use history::{EventRef, Header, History, Kind, Mop, MopKind, Outcome, Word};
+use history::{EventRef, History, Kind, Mop, MopKind, Outcome, Word};
 use rustc_hash::FxHashMap;
 
-use crate::params::{Param, Takes};
+pub(crate) use crate::ties::{CLOCK_ERROR, TIES, Ties};
 
 /// The completion of a transaction that was never answered; no session, no key.
 pub(crate) const NEVER: u32 = u32::MAX;
@@ -27,49 +27,6 @@ pub(crate) struct Transactions<'h> {
     /// it happened, as invoked otherwise.
     mops: Vec<(u32, u32)>,
     pub(crate) keys: Keys,
-}
-
-/// How events with equal times are ordered in real time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ties {
-    /// As they stand in the history, which was written by one recorder.
-    Ordered,
-    /// Not at all: one transaction precedes another only if it ended more than `error_ns`
-    /// before the other began.
-    Concurrent {
-        /// Error of the clocks, in nanoseconds.
-        error_ns: u64,
-    },
-}
-
-/// Whether events at the same time are ordered.
-pub(crate) const TIES: Param = Param {
-    name: "ties",
-    takes: Takes::Word(&["ordered", "concurrent"]),
-    default: "ordered",
-    about: "`ordered`: events are ordered as they stand in the history; `concurrent`: by their \
-            times alone, so that equal ones are not",
-};
-
-/// How wrong the times of events may be.
-pub(crate) const CLOCK_ERROR: Param = Param {
-    name: "clock_error_ms",
-    takes: Takes::Ms,
-    default: "0",
-    about: "with `ties` = `concurrent`, what ended less than this before something else began is \
-            not before it",
-};
-
-impl Ties {
-    /// What the header declares.
-    pub(crate) fn of(header: &Header) -> Ties {
-        if TIES.word(header) == "ordered" {
-            return Ties::Ordered;
-        }
-        Ties::Concurrent {
-            error_ns: header.param_ms(CLOCK_ERROR.name).unwrap_or(0),
-        }
-    }
 }
 
 impl<'h> Transactions<'h> {
@@ -158,13 +115,10 @@ impl<'h> Transactions<'h> {
     /// all later ones. The number of transactions if there is none, and for a transaction that is
     /// not known to have ended or that did not happen.
     pub(crate) fn first_after(&self, ties: Ties) -> Vec<u32> {
-        let time = |event: u32| self.history.event(event as usize).time();
+        let event = |index: u32| self.history.event(index as usize);
         let mut found = Vec::with_capacity(self.len());
         for (txn, &end) in self.complete.iter().enumerate() {
-            let after = |&begin: &u32| match ties {
-                Ties::Ordered => begin > end,
-                Ties::Concurrent { error_ns } => time(begin) > time(end).saturating_add(error_ns),
-            };
+            let after = |&begin: &u32| ties.begin(event(begin)) > ties.end(event(end));
             found.push(if self.outcome[txn] != Outcome::Ok {
                 number(self.len())
             } else {

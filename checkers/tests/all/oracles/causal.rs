@@ -1,12 +1,13 @@
 //! `causal` against its definitions: all orders of the writes, and causal pasts by closure.
 
 use checkers::{Reason, Verdict};
+use history::{History, Op, Outcome};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::check;
 use super::sessions::{Did, INITIAL, did, some_order, steps};
-use crate::made::{Step, cases, header, history};
+use super::{answered, check, convicts, ops};
+use crate::made::{Answer, Step, cases, header, history};
 
 /// What is in the past of what: session order, reads and their writes, and all that follows.
 pub(super) fn past(did: &[Did]) -> Vec<Vec<bool>> {
@@ -112,6 +113,31 @@ fn judge(steps: &[Step], level: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Whether some read shows a value without one that was acknowledged before it was asked for.
+fn reversed(history: &History) -> bool {
+    let writes = ops(history, &["write"]);
+    ops(history, &["read"])
+        .iter()
+        .filter_map(|read| read.output())
+        .any(|list| {
+            let seen = list.to_json();
+            let has = |op: &Op<'_>| {
+                seen.as_array()
+                    .expect("a list")
+                    .contains(&op.input().to_json())
+            };
+            writes
+                .iter()
+                .filter(|later| later.outcome() != Outcome::Fail && has(later))
+                .any(|later| {
+                    writes
+                        .iter()
+                        .filter(|earlier| earlier.is_ok() && !has(earlier))
+                        .any(|earlier| answered(*earlier) < later.invoke.index())
+                })
+        })
+}
+
 proptest! {
     #![proptest_config(cases())]
 
@@ -123,5 +149,28 @@ proptest! {
     #[test]
     fn an_order_for_each_decides_consistency(steps in steps(14)) {
         judge(&steps, "cc")?;
+    }
+
+    #[test]
+    fn no_later_value_is_seen_without_an_earlier_one(
+        steps in prop::collection::vec((0u64..4, 0u64..4, 1u64..6, 0u32..2, 0u32..8, prop::collection::vec(1u64..8, 0..8)), 1..12),
+    ) {
+        let mut written = 0;
+        let steps = steps.into_iter().map(|(process, gap, length, pick, luck, seen)| {
+            let (f, input, output) = if pick == 0 {
+                ("read", Value::Null, json!(seen))
+            } else {
+                written += 1;
+                ("write", json!(written), json!(written))
+            };
+            let answer = match luck {
+                0 => Answer::Fail(None),
+                1 => Answer::Info,
+                _ => Answer::Ok(output),
+            };
+            Step { process, gap, length, f, key: None, node: None, input, answer }
+        });
+        let made = history(header("set", Value::Null), &steps.collect::<Vec<_>>());
+        prop_assert_eq!(convicts("causal-reverse", &made), reversed(&made));
     }
 }

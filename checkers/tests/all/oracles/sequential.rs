@@ -163,6 +163,28 @@ proptest! {
         prop_assert!(limited == full || matches!(limited, Verdict::Unknown(_)));
     }
 
+    /// What is linearizable is sequential, what is sequential is causal, and what is causal keeps
+    /// the session guarantees.
+    #[test]
+    fn the_stronger_implies_the_weaker(steps in steps(20)) {
+        let convicted = |name: &str, params: Value| {
+            check(name, &history(header("register", params), &steps)).verdict == Verdict::Invalid
+        };
+        let plain = |name: &str| convicted(name, Value::Null);
+        let linearizable = check("linearizable", &history(header("register", Value::Null), &steps));
+        prop_assert!(linearizable.verdict != Verdict::Valid || !plain("sequential"));
+        prop_assert!(plain("sequential") || !plain("causal"));
+        let by_key = convicted("sequential", json!({"scope": "key"}));
+        prop_assert!(plain("sequential") || !by_key);
+        let consistent = !convicted("causal", json!({"causal": "cc"}));
+        prop_assert!(plain("causal") || consistent);
+        for name in ["read-your-writes", "monotonic-reads", "monotonic-writes", "writes-follow-reads"] {
+            prop_assert!(plain("causal") || !plain(name), "{}", name);
+            prop_assert!(plain(name) || !convicted(name, json!({"write_order": "any"})), "{}", name);
+            prop_assert!(linearizable.verdict != Verdict::Valid || !convicted(name, json!({"write_order": "realtime"})), "{}", name);
+        }
+    }
+
     /// The operations that a counterexample names are enough to convict by themselves.
     #[test]
     fn a_counterexample_convicts(steps in steps(14)) {
