@@ -369,4 +369,26 @@ mod tests {
             prop_assert_eq!(read(&usual), read(unusual.as_bytes()));
         }
     }
+
+    /// A line that is given up half-way has given numbers to words; they go on to mean the same.
+    #[test]
+    fn words_of_a_line_that_is_given_up_keep_their_meaning() {
+        let event = |key: Value, value: Value| {
+            let txn = json!([["w", 0, value]]);
+            Event::new(0, Process::Name("a".to_owned()), Kind::Info, "txn", txn)
+                .with_key(key)
+                .with_error("\"")
+        };
+        let events = [
+            event(json!([null]), json!([5])),
+            event(json!([7, 8]), json!([5])),
+        ];
+        let mut writer = HistoryWriter::new(Vec::new(), &Header::new("", &[])).unwrap();
+        for event in &events {
+            writer.append(event).unwrap();
+        }
+        let history = read_bytes(&writer.into_inner().unwrap()).unwrap().history;
+        let back: Vec<Event> = history.events().map(|event| event.to_event()).collect();
+        assert_eq!(back, events);
+    }
 }

@@ -238,7 +238,9 @@ fn txn(
         let Some(kind) = mop_kind(cursor)? else {
             return Ok(None);
         };
-        cursor.peek("a key")?;
+        if cursor.peek("a key")? == b']' {
+            return Ok(None);
+        }
         let key = word(cursor, values, reader)?;
         let value = match cursor.peek("a value or the end of a micro-operation")? {
             b']' => return Ok(None),

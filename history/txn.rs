@@ -159,6 +159,11 @@ pub(crate) struct Txns {
 }
 
 impl Txns {
+    /// How many words stand for something else than a small integer.
+    pub(crate) fn words_len(&self) -> usize {
+        self.tabled.len()
+    }
+
     pub(crate) fn shrink_to_fit(&mut self) {
         self.mops.shrink_to_fit();
         self.elements.shrink_to_fit();

@@ -234,13 +234,17 @@ impl Values {
             numbers: self.numbers.len(),
             mops: self.txns.mops.len(),
             elements: self.txns.elements.len(),
+            words: self.txns.words_len(),
         }
     }
 
-    /// Forgets what was packed since; strings and words keep their numbers.
+    /// Forgets what was packed since; strings and words keep their numbers, and words what they
+    /// stand for.
     pub(crate) fn back_to(&mut self, mark: Mark) {
-        self.arena.truncate(mark.arena);
-        self.numbers.truncate(mark.numbers);
+        if self.txns.words_len() == mark.words {
+            self.arena.truncate(mark.arena);
+            self.numbers.truncate(mark.numbers);
+        }
         self.txns.mops.truncate(mark.mops);
         self.txns.elements.truncate(mark.elements);
     }
@@ -304,6 +308,7 @@ pub(crate) struct Mark {
     numbers: usize,
     mops: usize,
     elements: usize,
+    words: usize,
 }
 
 /// A packed value together with the arena that explains it.

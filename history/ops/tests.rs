@@ -67,6 +67,10 @@ fn values_of_edn_come_as_near_as_json_can() {
             json!([["r", 1, null], ["pop", 1, 4]]),
         ),
         (
+            "[[:append 1 2] [:r ] [:r 3] []]",
+            json!([["append", 1, 2], ["r"], ["r", 3], []]),
+        ),
+        (
             "[[:r :x nil] [:w \"y\" [1 2]]]",
             json!([["r", "x", null], ["w", "y", [1, 2]]]),
         ),
