@@ -176,6 +176,16 @@ fn collections_get_their_verdicts() {
         let checker = checkers::find(name).expect("a checker of this name");
         let found = checkers::run(checker, &history, &Budget::unlimited());
         let verdict = match public.expected.as_str() {
+            // elle-cli calls a counter valid that nobody read; nothing was shown of it.
+            "valid"
+                if found.counted("additions").is_some() && found.counted("reads") == Some(0) =>
+            {
+                let Verdict::Unknown(_) = found.verdict else {
+                    panic!("{}: {found:?}", public.name);
+                };
+                judged += 1;
+                continue;
+            }
             "valid" => Verdict::Valid,
             "INVALID" => Verdict::Invalid,
             other => panic!("{}: {other}", public.name),
