@@ -15,7 +15,7 @@ pub fn cases() -> ProptestConfig {
         max_global_rejects: u32::MAX,
         // The same histories every time: a test that fails now and then is a bug. Whoever looks for
         // more gives another seed.
-        rng_seed: RngSeed::Fixed(number("SCHISM_PROPTEST_SEED").unwrap_or(1)),
+        rng_seed: RngSeed::Fixed(number("SCHISM_PROPTEST_SEED").unwrap_or(7)),
         ..ProptestConfig::default()
     }
 }
