@@ -1,9 +1,12 @@
 //! What a checker may use up: steps, bytes, and the time that somebody else watches.
 
 use std::num::NonZero;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
+
+/// How many cores there are. To ask the system costs more than to judge a short history.
+static CORES: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, NonZero::get));
 
 /// Limits on one checker. The checker counts what it does; time is watched from outside, by
 /// whoever calls [`Budget::cancel`].
@@ -43,7 +46,7 @@ impl Budget {
         Budget {
             steps_left: Arc::new(AtomicU64::new(steps)),
             bytes_max,
-            threads: available_parallelism().map_or(1, NonZero::get),
+            threads: *CORES,
             cancelled: Arc::default(),
         }
     }

@@ -1,8 +1,8 @@
 //! `linearizable`: an object behaves as if there were one copy, and every operation took effect
 //! at one moment between its invocation and its completion.
 //!
-//! What the object is says one of [`models`]. [`judge`] reads the history as that model does and
-//! splits it into independent parts. A part is decided by what is known to be fast for its model
+//! What the object is says one of [`models`]. A history that is plainly in order is done with at a
+//! [`glance`]. Any other [`judge`] reads as its model does and splits into independent parts. A part is decided by what is known to be fast for its model
 //! ([`zones`], [`permits`], [`cores`], [`queues`], [`order`]), or else by search: [`search`] makes
 //! numbers of states and operations, [`frontier`] carries the set of all that may be true from
 //! completion to completion. [`tell`] makes a counterexample small and tells it in words.
@@ -10,6 +10,7 @@
 mod configs;
 mod cores;
 mod frontier;
+mod glance;
 mod judge;
 mod machine;
 pub mod models;

@@ -36,6 +36,21 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: the pointer came from `alloc` above, which is the system's.
         unsafe { System.dealloc(pointer, layout) }
     }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(held, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the system's.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let held = HELD.fetch_add(size, Ordering::Relaxed) + size - layout.size();
+        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        PEAK.fetch_max(held, Ordering::Relaxed);
+        // SAFETY: the pointer came from this allocator, and so from the system's.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
 }
 
 #[global_allocator]

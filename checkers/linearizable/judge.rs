@@ -34,22 +34,27 @@ pub(super) enum Decision {
 
 /// Judges a history by a model: one of the list, or any other.
 pub fn judge<M: Model>(history: &History, budget: &Budget) -> Checked {
-    let (model, parts) = match read::<M>(history) {
-        Ok(read) => read,
+    let valid = || Checked::valid().note(format!("the model is `{}`", M::NAME));
+    let model = match M::of_header(&history.header) {
+        Ok(model) => model,
+        Err(wrong) => return Checked::unknown(Reason::Coverage(wrong)),
+    };
+    if let Some(counts) = model.glance(history) {
+        return counts.add_to(history, valid());
+    }
+    let parts = match read(&model, history) {
+        Ok(parts) => parts,
         Err(unknown) => return Checked::unknown(unknown),
     };
     let decided = all(&model, &parts, budget);
-    let methods = Methods {
-        known: decided.known,
-        searched: decided.searched,
-    };
+    let counts = Counts::of(history, &parts, &decided);
     let result = match decided.last {
-        None => Checked::valid().note(format!("the model is `{}`", M::NAME)),
+        None => valid(),
         Some((at, Decision::Exhausted { limit, decided })) => {
             let part = &parts[at];
             let text = format!(
                 "{limit}; {} of {} keys decided, then {} up to its completion {decided} of {}",
-                methods.known + methods.searched,
+                counts.known + counts.searched,
                 parts.len(),
                 part.name(history),
                 part.ops.iter().filter(|timed| timed.ret != NEVER).count()
@@ -61,13 +66,17 @@ pub fn judge<M: Model>(history: &History, budget: &Budget) -> Checked {
         }
         Some((at, failure)) => tell::tell(history, &model, &parts[at], &failure, budget),
     };
-    methods.count(history, result, &parts)
+    counts.add_to(history, result)
 }
 
 /// Whether a history has an order by a model, without telling why not; nothing if that cannot be
 /// found out.
 pub fn has_order<M: Model>(history: &History, budget: &Budget) -> Option<bool> {
-    let (model, parts) = read::<M>(history).ok()?;
+    let model = M::of_header(&history.header).ok()?;
+    if model.glance(history).is_some() {
+        return Some(true);
+    }
+    let parts = read(&model, history).ok()?;
     match all(&model, &parts, budget).last {
         None => Some(true),
         Some((_, Decision::Exhausted { .. })) => None,
@@ -75,17 +84,14 @@ pub fn has_order<M: Model>(history: &History, budget: &Budget) -> Option<bool> {
     }
 }
 
-type Parts<M> = Vec<Part<<M as Model>::Op>>;
-
-/// A model and the parts of a history as it reads them.
-fn read<M: Model>(history: &History) -> Result<(M, Parts<M>), Reason> {
-    let model = M::of_header(&history.header).map_err(Reason::Coverage)?;
-    let parts = parts(&model, history).map_err(Reason::Coverage)?;
+/// The parts of a history as a model reads them.
+fn read<M: Model>(model: &M, history: &History) -> Result<Vec<Part<M::Op>>, Reason> {
+    let parts = parts(model, history).map_err(Reason::Coverage)?;
     if parts.is_empty() {
         let nothing = format!("no operation that `{}` speaks of", M::NAME);
         return Err(Reason::NotApplicable(nothing));
     }
-    Ok((model, parts))
+    Ok(parts)
 }
 
 /// What was found out about the parts of a history.
@@ -229,42 +235,62 @@ pub(super) fn decide<M: Model>(model: &M, part: &Part<M::Op>, budget: &Budget) -
     shortcut(model, part).unwrap_or_else(|| search(model, part, budget))
 }
 
-/// By which method the parts were decided.
-struct Methods {
+/// What there was to decide, and how it was decided.
+pub struct Counts {
+    pub(super) keys: u64,
+    /// By the number of the function, the operations that happened.
+    pub(super) happened: Vec<u64>,
+    pub(super) unanswered: u64,
+    pub(super) concurrent_max: u64,
     known: u64,
     searched: u64,
 }
 
-impl Methods {
-    fn count<O>(&self, history: &History, mut result: Checked, parts: &[Part<O>]) -> Checked {
-        let mut happened = vec![0u64; history.functions().count()];
-        let mut unanswered = 0;
+impl Counts {
+    /// Nothing yet of one object that is decided without search.
+    pub(super) fn of_one(history: &History) -> Counts {
+        Counts {
+            keys: 1,
+            happened: vec![0; history.functions().count()],
+            unanswered: 0,
+            concurrent_max: 0,
+            known: 1,
+            searched: 0,
+        }
+    }
+
+    fn of<O>(history: &History, parts: &[Part<O>], decided: &Decided) -> Counts {
+        let mut counts = Counts {
+            keys: parts.len() as u64,
+            known: decided.known,
+            searched: decided.searched,
+            ..Counts::of_one(history)
+        };
         for timed in parts.iter().flat_map(|part| &part.ops) {
             if timed.ret == NEVER {
-                unanswered += 1;
+                counts.unanswered += 1;
             } else {
-                happened[history.event(timed.call as usize).f_id() as usize] += 1;
+                counts.happened[history.event(timed.call as usize).f_id() as usize] += 1;
             }
         }
-        let concurrent = parts
-            .iter()
-            .map(|part| search::concurrency(&part.ops))
-            .max();
-        result = result.count("keys", parts.len() as u64);
-        for (f, count) in history.functions().zip(happened) {
+        let concurrent = parts.iter().map(|part| search::concurrency(&part.ops));
+        counts.concurrent_max = concurrent.max().unwrap_or(0) as u64;
+        counts
+    }
+
+    fn add_to(&self, history: &History, mut result: Checked) -> Checked {
+        result = result.count("keys", self.keys);
+        for (f, &count) in history.functions().zip(&self.happened) {
             if count > 0 {
                 result = result.count(&format!("ops:{f}"), count);
             }
         }
         result
-            .count("unanswered", unanswered)
-            .count("concurrent_max", concurrent.unwrap_or(0) as u64)
+            .count("unanswered", self.unanswered)
+            .count("concurrent_max", self.concurrent_max)
             .count("keys_by_shortcut", self.known)
             .count("keys_by_search", self.searched)
-            .count(
-                "keys_undecided",
-                parts.len() as u64 - self.known - self.searched,
-            )
+            .count("keys_undecided", self.keys - self.known - self.searched)
     }
 }
 

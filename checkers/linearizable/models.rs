@@ -20,7 +20,7 @@ mod set;
 mod unordered_queue;
 mod versioned_register;
 
-pub use super::judge::{has_order, judge};
+pub use super::judge::{Counts, has_order, judge};
 
 pub use append_log::AppendLog;
 pub use counter::Counter;
@@ -101,6 +101,12 @@ pub trait Model: Sized + Sync {
     /// Which part of the object it works on, if that is independent of all others. The operations
     /// of one key are one part or all have one.
     fn part(&self, _op: &Self::Op) -> Option<u32> {
+        None
+    }
+
+    /// Finds out that all of a history has an order, where looking at its events once can show it;
+    /// nothing if there may be none.
+    fn glance(&self, _history: &History) -> Option<Counts> {
         None
     }
 

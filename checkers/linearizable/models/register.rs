@@ -1,9 +1,10 @@
 //! A register that is read, written, and compared and set.
 
-use history::{Header, ValueRef};
+use history::{Header, History, ValueRef};
 use serde_json::Value;
 
-use super::{Asked, Effect, Model, Numbers, Shortcut, Timed, Told};
+use super::{Asked, Counts, Effect, Model, Numbers, Shortcut, Timed, Told};
+use crate::linearizable::glance::{self, Role, Rules};
 use crate::linearizable::zones;
 use crate::params::{self, Param};
 
@@ -58,8 +59,11 @@ impl Model for Register {
     const ABOUT: &'static str = "One value that is read, written, and compared and set. `read` \
         returns the value, `write` of a value, `cas` of `[old, new]`. An unanswered read says \
         nothing; other functions are not looked at.";
-    const METHOD: &'static str = "A register without cas whose writes are distinct is decided by \
-        zones (Gibbons and Korach, Testing Shared Memories, 1997): O(n log n), exact.";
+    const METHOD: &'static str = "A register whose writes and cas leave distinct values is decided by \
+        zones (Gibbons and Korach, Testing Shared Memories, 1997); what cas made of each other has one \
+        zone together: O(n log n), exact. One without cas alone in a history, whose values are small \
+        numbers: O(n). By search if a failed cas says that the value was another, and it may have \
+        been that one all the time.";
     const PARAMS: &'static [Param] = &[
         params::INITIAL,
         params::READS,
@@ -97,7 +101,7 @@ impl Model for Register {
                 true => self.observes(asked).then_some(Action::NotValue(old)),
             });
         }
-        if !self.reads.iter().any(|known| known == asked.f) {
+        if !self.is_read(asked.f) {
             return Ok(None);
         }
         let answer = asked.output();
@@ -132,6 +136,26 @@ impl Model for Register {
         }
     }
 
+    fn glance(&self, history: &History) -> Option<Counts> {
+        let initial = match &self.initial {
+            Value::Null => None,
+            initial => Some(initial.as_i64()?),
+        };
+        let role = |f: &str| match f {
+            "write" => Role::Write,
+            "cas" => Role::Other,
+            _ if self.is_read(f) => Role::Read,
+            _ => Role::Nothing,
+        };
+        let rules = Rules {
+            roles: history.functions().map(role).collect(),
+            initial,
+            nil_reads_unknown: self.nil_reads_unknown,
+            fails_uncertain: params::FAILS.word(&history.header) == "uncertain",
+        };
+        glance::order(history, &rules)
+    }
+
     fn shortcut(&self, ops: &[Timed<Action>]) -> Shortcut {
         zones::decide(ops)
     }
@@ -141,11 +165,16 @@ impl Model for Register {
         readers()
             .find_map(|reader| unwritten(reader, all))
             .or_else(|| readers().find_map(|reader| overwritten(told, reader, all)))
+            .or_else(|| readers().find_map(|reader| taken(told, reader, all)))
             .or_else(|| went_back(told))
     }
 }
 
 impl Register {
+    fn is_read(&self, f: &str) -> bool {
+        self.reads.iter().any(|known| known == f)
+    }
+
     fn number(&self, value: ValueRef<'_>, numbers: &mut Numbers) -> Val {
         let is_initial = match &self.initial {
             Value::Null => value.is_null(),
@@ -240,6 +269,22 @@ fn overwritten(
         "{} began after {f} {input} {done} {who}, and {ends}",
         what(reader)
     ))
+}
+
+/// Another cas had found the same value, which was there only once.
+fn taken(told: &[Told<Action>], reader: &Told<Action>, all: &[Timed<Action>]) -> Option<String> {
+    let value = reader.op.needs()?;
+    let takes = |op: Action| matches!(op, Action::Cas(old, new) if old == value && new != value);
+    let other = told
+        .iter()
+        .find(|one| takes(one.op) && takes(reader.op) && one.call != reader.call)?;
+    let mut writers = all.iter().filter(|timed| timed.op.leaves() == Some(value));
+    let is_once = match value {
+        INITIAL => writers.next().is_none(),
+        _ => writers.nth(1).is_none(),
+    };
+    let (other, reader) = (what(other), what(reader));
+    is_once.then(|| format!("{other} and {reader} both succeeded on a value that was there once"))
 }
 
 /// A later read saw an older value than an earlier one.

@@ -31,6 +31,44 @@ const TWINS: &[Twin] = &[
         replace: ("cas x [2,3] -> [2,3]", "read x null -> 1"),
         says: "key x: read by C began after write 2 was acknowledged to B, and returned 1",
     },
+    // What cas made of each other is one block.
+    Twin {
+        model: "register",
+        good: r#"
+            0-1 A write x 1 -> 1
+            2-9 B cas x [1,2] -> [1,2]
+            2-9 C cas x [2,3] -> [2,3]"#,
+        replace: ("cas x [2,3] -> [2,3]", "cas x [1,3] -> [1,3]"),
+        says: "key x: cas of [1,2] by B and cas of [1,3] by C both succeeded on a value that was there once",
+    },
+    Twin {
+        model: "register",
+        good: r#"
+            0-1 A write x 1 -> 1
+            2-9 B cas x [1,2] -> info timeout
+            4-5 C cas x [2,3] -> [2,3]
+            6-9 D read x null -> 3"#,
+        replace: ("read x null -> 3", "read x null -> 2"),
+        says: "key x: D read -> 2 cannot be explained: no order of these 2 operations has all their answers",
+    },
+    Twin {
+        model: "register",
+        good: r#"
+            0-1 A write x 1 -> 1
+            2-3 B write x 2 -> 2
+            4-5 C cas x [2,3] -> [2,3]
+            6-7 D read x null -> 3"#,
+        replace: ("cas x [2,3] -> [2,3]", "cas x [1,3] -> [1,3]"),
+        says: "key x: cas of [1,3] by C began after write 2 was acknowledged to B, and succeeded",
+    },
+    Twin {
+        model: "register",
+        good: r#"
+            0-9 A cas x [null,1] -> [null,1]
+            0-9 B cas x [1,2] -> [1,2]"#,
+        replace: ("cas x [null,1] -> [null,1]", "cas x [2,1] -> [2,1]"),
+        says: "key x: nothing explains B cas [1,2]",
+    },
     Twin {
         model: "multi-register",
         good: r#"

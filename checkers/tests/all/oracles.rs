@@ -5,6 +5,7 @@
 mod appends;
 mod causal;
 mod collections;
+mod distinct;
 mod ends;
 mod facts;
 mod locks;
