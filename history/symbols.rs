@@ -35,6 +35,11 @@ impl Symbols {
         &self.names[id as usize]
     }
 
+    /// The same, to keep.
+    pub fn shared(&self, id: u32) -> Arc<str> {
+        self.names[id as usize].clone()
+    }
+
     /// How many distinct strings there are.
     pub fn len(&self) -> usize {
         self.names.len()

@@ -18,6 +18,8 @@
 //!                      | highest bit of the length says that nothing was read yet
 //! ```
 
+use std::sync::Arc;
+
 use serde_json::{Map, Number, Value};
 
 use crate::symbols::Symbols;
@@ -355,6 +357,12 @@ impl<'a> ValueRef<'a> {
     pub fn as_str(self) -> Option<&'a str> {
         (self.packed.tag() == STRING)
             .then(|| self.values.strings.name(self.packed.payload() as u32))
+    }
+
+    /// The value as a string to keep, which is not copied: all that are equal are one.
+    pub fn as_shared_str(self) -> Option<Arc<str>> {
+        (self.packed.tag() == STRING)
+            .then(|| self.values.strings.shared(self.packed.payload() as u32))
     }
 
     /// The value as a boolean.

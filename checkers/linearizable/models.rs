@@ -5,11 +5,11 @@
 //! the list is judged by [`judge()`]. Any model is decided by search; one for which something faster is
 //! known says so in [`Model::shortcut`].
 
-mod append_log;
+pub(super) mod append_log;
 mod counter;
 mod fenced_mutex;
 mod fifo_queue;
-mod kv;
+pub(super) mod kv;
 mod multi_register;
 mod mutex;
 mod owner_aware_mutex;

@@ -152,7 +152,7 @@ fn decide(
 
 /// Tells of operations that were not in the order in which they must have been, with those that show
 /// that they must.
-pub(super) fn known_order(clash: Clash, evidence: impl IntoIterator<Item = usize>) -> Shortcut {
+pub(crate) fn known_order(clash: Clash, evidence: impl IntoIterator<Item = usize>) -> Shortcut {
     let (mut places, why): (Vec<usize>, Why) = match clash {
         Clash::Stages(later, earlier) => {
             (vec![later.place as usize, earlier.place as usize], |told| {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use history::{Header, ValueRef};
 use rustc_hash::FxHashMap;
 
-use super::append_log::known_order;
-use super::{Asked, Core, Effect, Model, NEVER, Numbers, Shortcut, Timed, Why};
-use crate::linearizable::order::{self, Clash, FIRST, Placed};
+use super::register::{Action, INITIAL, Val};
+use super::{Asked, Effect, Model, Numbers, Shortcut, Timed};
+use crate::linearizable::{strings, zones};
 
 /// A map of keys to values.
 pub struct Kv;
@@ -18,11 +18,13 @@ impl Model for Kv {
         value, null if there is none; an empty string is as good as none. `put` of a value; `append` of \
         a string to what is there; `cas` of `[old, new]`, where an old of null means none; `delete`, \
         whether there is one or not.";
-    const METHOD: &'static str = "Each key by itself. Without `cas` and `delete`, where no string that \
-        was put or appended is the beginning of another: what a get returns tells which strings were \
-        appended to which put, and in which order. Values and all that was appended to them are \
-        blocks that follow each other (Gibbons and Korach 1997): O(n log n) and reading what was \
-        returned, exact. Otherwise by search.";
+    const METHOD: &'static str = "Each key by itself. Without `append` and `delete`, and with distinct \
+        values, as a register. Without `cas` and `delete`, where no string that was put or appended is \
+        the beginning of another: what a get returns tells which strings were appended to which put, \
+        and in which order. Values and all that was appended to them are blocks that follow each other \
+        (Gibbons and Korach 1997): O(n log n) and reading what was returned, exact; where equal strings \
+        were appended more than once, only if taking the first for the first leads to an order. \
+        Otherwise by search.";
 
     type State = Option<Datum>;
     type Op = KvOp;
@@ -40,8 +42,8 @@ impl Model for Kv {
                 Some(KvOp::Put(value))
             }
             ("append", _) => {
-                let text = asked.input.as_str().ok_or("its argument is no string")?;
-                Some(KvOp::Append(text.into()))
+                let text = asked.input.as_shared_str();
+                Some(KvOp::Append(text.ok_or("its argument is no string")?))
             }
             ("cas", _) => {
                 let pair = asked
@@ -52,7 +54,7 @@ impl Model for Kv {
                     return Err("its argument is no [old, new]".to_owned());
                 };
                 let new = Datum::of(*new, numbers).ok_or("its new value is null")?;
-                Some(KvOp::Cas(Datum::of(*old, numbers), new))
+                Some(KvOp::Cas(Box::new((Datum::of(*old, numbers), new))))
             }
             ("delete", _) => Some(KvOp::Delete),
             _ => return asked.unknown("`get`, `put`, `append`, `cas` and `delete`"),
@@ -84,16 +86,20 @@ impl Model for Kv {
                 }
                 Some(Datum::Other(_)) => None,
             },
-            KvOp::Cas(old, new) => same(state, old).then(|| Some(new.clone())),
+            KvOp::Cas(values) => same(state, &values.0).then(|| Some(values.1.clone())),
             KvOp::Delete => Some(None),
         }
     }
 
     fn shortcut(&self, ops: &[Timed<KvOp>]) -> Shortcut {
-        let Some(written) = Written::of(ops) else {
-            return Shortcut::None;
-        };
-        Blocks::new(ops, written).decide()
+        let known = register(ops).map_or(Shortcut::None, |ops| zones::decide(&ops));
+        if matches!(known, Shortcut::Order) {
+            return known;
+        }
+        match strings::decide(ops) {
+            Shortcut::None => known,
+            decided => decided,
+        }
     }
 }
 
@@ -108,8 +114,8 @@ pub enum Datum {
 
 impl Datum {
     fn of(value: ValueRef<'_>, numbers: &mut Numbers) -> Option<Datum> {
-        match value.as_str() {
-            Some(text) => Some(Datum::Text(text.into())),
+        match value.as_shared_str() {
+            Some(text) => Some(Datum::Text(text)),
             None if value.is_null() => None,
             None => Some(Datum::Other(numbers.of(value))),
         }
@@ -126,7 +132,7 @@ pub enum KvOp {
     /// This comes to the end of its value.
     Append(Arc<str>),
     /// If it has the first value it gets the second.
-    Cas(Option<Datum>, Datum),
+    Cas(Box<(Option<Datum>, Datum)>),
     /// It has no value any more.
     Delete,
 }
@@ -142,230 +148,39 @@ fn same(state: &Option<Datum>, seen: &Option<Datum>) -> bool {
     state == seen || (seen.is_some() && is_empty(seen) && is_empty(state))
 }
 
-/// What was put and appended, if each is distinct and no string is the beginning of another.
-struct Written<'o> {
-    /// Sorted, with the places of the operations.
-    texts: Vec<(&'o str, usize)>,
-    others: FxHashMap<u32, usize>,
-}
-
-impl<'o> Written<'o> {
-    fn of(ops: &'o [Timed<KvOp>]) -> Option<Written<'o>> {
-        let mut written = Written {
-            texts: Vec::new(),
-            others: FxHashMap::default(),
+/// The operations as those of a register, if nothing is appended or deleted and nothing is empty
+/// but at the beginning.
+fn register(ops: &[Timed<KvOp>]) -> Option<Vec<Timed<Action>>> {
+    let mut numbers: FxHashMap<&Datum, Val> = FxHashMap::default();
+    let mut actions = Vec::with_capacity(ops.len());
+    for timed in ops {
+        let (old, new) = match &timed.op {
+            KvOp::Get(value) => (Some(value.as_ref()), None),
+            KvOp::Put(value) => (None, Some(value)),
+            KvOp::Cas(values) => (Some(values.0.as_ref()), Some(&values.1)),
+            KvOp::Append(_) | KvOp::Delete => return None,
         };
-        for (place, timed) in ops.iter().enumerate() {
-            match &timed.op {
-                KvOp::Get(_) => {}
-                KvOp::Put(Datum::Text(text)) | KvOp::Append(text) => {
-                    written.texts.push((text, place))
+        let [old, new] = [old, new.map(Some)].map(|value| {
+            Some(match value? {
+                None => INITIAL,
+                Some(Datum::Text(text)) if text.is_empty() => INITIAL,
+                Some(value) => {
+                    let next = INITIAL + 1 + numbers.len() as Val;
+                    *numbers.entry(value).or_insert(next)
                 }
-                KvOp::Put(Datum::Other(value)) => {
-                    if written.others.insert(*value, place).is_some() {
-                        return None;
-                    }
-                }
-                KvOp::Cas(..) | KvOp::Delete => return None,
-            }
-        }
-        written.texts.sort_unstable();
-        let appends = ops.iter().any(|timed| matches!(timed.op, KvOp::Append(_)));
-        if appends && !written.others.is_empty() {
-            return None;
-        }
-        let begins = |pair: &[(&str, usize)]| pair[1].0.starts_with(pair[0].0);
-        let is_empty = written
-            .texts
-            .first()
-            .is_some_and(|(text, _)| text.is_empty());
-        // Strings that begin with the same one stand together behind it.
-        (!is_empty && !written.texts.windows(2).any(begins)).then_some(written)
-    }
-
-    /// The string with which this one begins, and the place where it was written.
-    fn first(&self, text: &str) -> Option<(&'o str, usize)> {
-        let after = self.texts.partition_point(|(written, _)| *written <= text);
-        let found = self.texts[..after].last().copied()?;
-        text.starts_with(found.0).then_some(found)
-    }
-}
-
-/// What was there at first or was put, and what was appended to it.
-#[derive(Default)]
-struct Block<'o> {
-    /// The longest value that was read.
-    text: &'o str,
-    reader: usize,
-    /// The lengths of the values between appends.
-    lengths: Vec<usize>,
-    seen: bool,
-}
-
-struct Blocks<'o> {
-    ops: &'o [Timed<KvOp>],
-    written: Written<'o>,
-    /// By place of the put, plus one; the first for what was there at first.
-    blocks: FxHashMap<u32, Block<'o>>,
-    /// Where each append that was seen has its place, by its place among the operations.
-    appended: FxHashMap<usize, (u32, u32)>,
-    placed: Vec<Placed>,
-}
-
-impl<'o> Blocks<'o> {
-    fn new(ops: &'o [Timed<KvOp>], written: Written<'o>) -> Blocks<'o> {
-        Blocks {
-            ops,
-            written,
-            blocks: FxHashMap::default(),
-            appended: FxHashMap::default(),
-            placed: Vec::with_capacity(ops.len()),
-        }
-    }
-
-    fn decide(mut self) -> Shortcut {
-        for place in 0..self.ops.len() {
-            let read = match &self.ops[place].op {
-                KvOp::Get(None) => self.read(place, ""),
-                KvOp::Get(Some(Datum::Text(text))) => self.read(place, text),
-                KvOp::Get(Some(Datum::Other(value))) => self.read_other(place, *value),
-                _ => Ok(()),
-            };
-            if let Err(core) = read {
-                return Shortcut::NoOrder(core);
-            }
-        }
-        for place in 0..self.ops.len() {
-            let (block, stage) = match &self.ops[place].op {
-                KvOp::Put(_) => (number(place) + 1, 0),
-                KvOp::Append(_) => match self.appended.get(&place) {
-                    Some(&placed) => placed,
-                    // It may be the last that was appended to anything.
-                    None => (number(place) + 1, 0),
-                },
-                KvOp::Get(_) | KvOp::Cas(..) | KvOp::Delete => continue,
-            };
-            let seen = self.blocks.get(&block).is_some_and(|block| block.seen);
-            if seen || self.ops[place].ret != NEVER {
-                self.place(place, block, stage);
-            }
-        }
-        match order::clash(&mut self.placed) {
-            None => Shortcut::Order,
-            Some(clash) => known_order(clash, self.who_saw(clash)),
-        }
-    }
-
-    /// Those that saw what was appended to what.
-    fn who_saw(&self, clash: Clash) -> Vec<usize> {
-        let ops = match clash {
-            Clash::Stages(later, earlier) => vec![later, earlier],
-            Clash::Blocks([around, within]) => [around.0, Some(around.1), within.0, Some(within.1)]
-                .into_iter()
-                .flatten()
-                .collect(),
+            })
+        });
+        let op = match (old, new) {
+            (_, Some(INITIAL)) => return None,
+            (Some(old), Some(new)) => Action::Cas(old, new),
+            (Some(value), None) => Action::Read(value),
+            (None, new) => Action::Write(new?),
         };
-        let appends = |op: &Placed| matches!(self.ops[op.place as usize].op, KvOp::Append(_));
-        let reader = |op: Placed| self.blocks.get(&op.block).map(|block| block.reader);
-        ops.into_iter().filter(appends).filter_map(reader).collect()
-    }
-
-    fn place(&mut self, place: usize, block: u32, stage: u32) {
-        self.placed.push(Placed {
-            block,
-            stage,
-            call: self.ops[place].call,
-            ret: self.ops[place].ret,
-            place: number(place),
+        actions.push(Timed {
+            op,
+            call: timed.call,
+            ret: timed.ret,
         });
     }
-
-    /// Finds out what was appended to what to make a value that was read.
-    fn read(&mut self, place: usize, text: &'o str) -> Result<(), Core> {
-        let put = match self.written.first(text) {
-            Some((first, put)) if matches!(self.ops[put].op, KvOp::Put(_)) => Some((first, put)),
-            _ => None,
-        };
-        let number = put.map_or(FIRST, |(_, put)| number(put) + 1);
-        let block = self.blocks.entry(number).or_default();
-        if !block.seen {
-            *block = Block {
-                text: put.map_or("", |(first, _)| first),
-                reader: place,
-                lengths: vec![put.map_or(0, |(first, _)| first.len())],
-                seen: true,
-            };
-        }
-        if !block.text.starts_with(text) {
-            if !text.starts_with(block.text) {
-                return Err(core(vec![block.reader, place], |told| {
-                    format!(
-                        "neither of {} and {} goes on from the other",
-                        told[0], told[1]
-                    )
-                }));
-            }
-            self.extend(place, text, number)?;
-        }
-        let lengths = &self.blocks[&number].lengths;
-        let appends = lengths.binary_search(&text.len()).map_err(|_| {
-            core(vec![place], |told| {
-                format!("{} returned what nobody put and appended", told[0])
-            })
-        })?;
-        self.place(place, number, 2 * self::number(appends) + 1);
-        Ok(())
-    }
-
-    /// Takes note of what was appended to the longest value so far to make a longer one.
-    fn extend(&mut self, place: usize, text: &'o str, number: u32) -> Result<(), Core> {
-        let block = self.blocks.entry(number).or_default();
-        let mut at = block.text.len();
-        while at < text.len() {
-            let next = self.written.first(&text[at..]);
-            let next = next.filter(|(_, append)| matches!(self.ops[*append].op, KvOp::Append(_)));
-            let Some((appended, append)) = next else {
-                return Err(core(vec![place], |told| {
-                    format!("{} returned what nobody put and appended", told[0])
-                }));
-            };
-            at += appended.len();
-            let stage = 2 * self::number(block.lengths.len());
-            block.lengths.push(at);
-            if let Some((other, _)) = self.appended.insert(append, (number, stage)) {
-                let mut places = vec![append, place];
-                places.extend(self.blocks.get(&other).map(|block| block.reader));
-                return Err(core(places, |told| {
-                    format!(
-                        "{} is seen at two places, in {}",
-                        told[0],
-                        told[1..].join(" and ")
-                    )
-                }));
-            }
-        }
-        let block = self.blocks.entry(number).or_default();
-        block.text = text;
-        block.reader = place;
-        Ok(())
-    }
-
-    fn read_other(&mut self, place: usize, value: u32) -> Result<(), Core> {
-        let Some(&put) = self.written.others.get(&value) else {
-            return Err(core(vec![place], |told| {
-                format!("{} returned what nobody put", told[0])
-            }));
-        };
-        self.blocks.entry(number(put) + 1).or_default().seen = true;
-        self.place(place, number(put) + 1, 1);
-        Ok(())
-    }
-}
-
-fn number(place: usize) -> u32 {
-    u32::try_from(place).unwrap_or(NEVER - 1)
-}
-
-fn core(places: Vec<usize>, why: Why) -> Core {
-    Core { places, why }
+    Some(actions)
 }

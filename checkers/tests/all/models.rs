@@ -91,6 +91,17 @@ const TWINS: &[Twin] = &[
         says: "key k: A write 5 -> {\"revision\":3} was over before C read -> \
                {\"revision\":2,\"value\":6} began, which it must follow",
     },
+    // Equal strings: which of them is where is told by time.
+    Twin {
+        model: "kv",
+        good: r#"
+            0-5 A append k "y" -> "y"
+            6-7 C get k null -> "y"
+            8-9 B append k "y" -> "y"
+            10-11 C get k null -> "yy""#,
+        replace: ("6-7 C get k null -> \"y\"", "6-7 C get k null -> \"yy\""),
+        says: "key k: nothing explains C get -> yy",
+    },
     Twin {
         model: "kv",
         good: r#"

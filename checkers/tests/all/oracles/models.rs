@@ -152,6 +152,8 @@ oracle! {
     versioned_register: "versioned-register", {}, "versioned";
     versioned_register_with_cas: "versioned-register", {}, "versioned-cas";
     kv: "kv", {}, "kv-distinct";
+    kv_with_equal_appends: "kv", {}, "kv-equal";
+    kv_without_appends: "kv", {}, "kv-put-distinct";
     kv_with_everything: "kv", {}, "kv";
     multi_register: "multi-register", {}, "txn";
 }

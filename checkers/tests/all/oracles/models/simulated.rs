@@ -189,13 +189,19 @@ fn ask(vocabulary: &str, turn: &Turn, asked: u64) -> (&'static str, Value) {
         ("versioned" | "versioned-cas", _) => ("read", Value::Null),
         ("kv-distinct", 0 | 1) => ("put", json!(format!("{asked}."))),
         ("kv-distinct", 2..=5) => ("append", json!(format!("{asked}."))),
+        ("kv-equal", 0) => ("put", json!(format!("{}.", a + 1))),
+        ("kv-equal", 1) => ("put", json!(format!("{}.", asked + 9))),
+        ("kv-equal", 2..=5) => ("append", json!(format!("{}.", a + 1))),
+        ("kv-put-distinct", 0..=3) => ("put", json!(asked)),
+        ("kv-put-distinct", 4 | 5) if asked <= a + 1 => ("cas", json!([null, asked])),
+        ("kv-put-distinct", 4 | 5) => ("cas", json!([asked - a - 1, asked])),
         ("kv", 0 | 1) if a == 2 => ("put", json!(7)),
         ("kv", 0 | 1) => ("put", json!("a".repeat(a as usize))),
         ("kv", 2 | 3) => ("append", json!(["", "a", "b"][a as usize])),
         ("kv", 4) => ("delete", Value::Null),
         ("kv", 5) => ("cas", json!([null, "ab"])),
         ("kv", 6) => ("cas", json!(["a".repeat(a as usize), "ab"])),
-        ("kv" | "kv-distinct", _) => ("get", Value::Null),
+        ("kv" | "kv-distinct" | "kv-equal" | "kv-put-distinct", _) => ("get", Value::Null),
         _ => {
             let part = |pick: u32, key: u64, value: u64| match pick % 2 {
                 0 => json!(["r", key, null]),
@@ -228,6 +234,7 @@ fn wrong(vocabulary: &str, f: &str, input: &Value, turn: &Turn) -> Value {
         (_, "read") => json!({"value": a, "revision": a + b}),
         (_, "write" | "cas") => json!({"revision": a + b + 1}),
         ("kv", "get") => [json!(null), json!("a"), json!("ab")][a as usize].clone(),
+        ("kv-put-distinct", "get") => json!(a + b),
         (_, "get") => json!(format!("{}.{}.", a + 1, b + 1)),
         (_, "txn") => {
             let mut parts = input.clone();
