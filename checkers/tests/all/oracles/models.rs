@@ -7,6 +7,8 @@
 mod objects;
 mod simulated;
 
+use std::collections::HashSet;
+
 use checkers::Verdict;
 use history::{Event, History, Outcome};
 use proptest::prelude::*;
@@ -42,34 +44,49 @@ fn calls(history: &History) -> Vec<Timed> {
     timed.collect()
 }
 
-/// Tries every order that real time allows, and everything that may follow.
-fn has_order(
-    object: &str,
-    params: &Value,
-    ops: &[Timed],
-    done: &mut Vec<bool>,
-    state: &Value,
-) -> bool {
-    let left = || (0..ops.len()).filter(|&at| !done[at]);
-    if left().all(|at| ops[at].to == usize::MAX) {
-        return true;
+/// Which operations happened, and what is there then.
+type Reached = (Vec<bool>, String);
+
+struct Orders<'o> {
+    object: &'o str,
+    params: &'o Value,
+    ops: &'o [Timed],
+    /// From where all was tried.
+    tried: HashSet<Reached>,
+}
+
+impl Orders<'_> {
+    /// Tries every order that real time allows, and everything that may follow.
+    fn exist(&mut self, done: &mut Vec<bool>, state: &Value) -> bool {
+        let left = || (0..self.ops.len()).filter(|&at| !done[at]);
+        if left().all(|at| self.ops[at].to == usize::MAX) {
+            return true;
+        }
+        if !self.tried.insert((done.clone(), state.to_string())) {
+            return false;
+        }
+        let first = left().map(|at| self.ops[at].to).min().unwrap_or(usize::MAX);
+        let next: Vec<usize> = left().filter(|&at| self.ops[at].from < first).collect();
+        next.into_iter().any(|at| {
+            done[at] = true;
+            let found = objects::after(self.object, self.params, state, &self.ops[at].call)
+                .iter()
+                .any(|state| self.exist(done, state));
+            done[at] = false;
+            found
+        })
     }
-    let first = left().map(|at| ops[at].to).min().unwrap_or(usize::MAX);
-    let next: Vec<usize> = left().filter(|&at| ops[at].from < first).collect();
-    next.into_iter().any(|at| {
-        done[at] = true;
-        let found = objects::after(object, params, state, &ops[at].call)
-            .iter()
-            .any(|state| has_order(object, params, ops, done, state));
-        done[at] = false;
-        found
-    })
 }
 
 fn linearizable(object: &str, params: &Value, history: &History) -> bool {
     let ops = calls(history);
-    let state = objects::initial(object);
-    has_order(object, params, &ops, &mut vec![false; ops.len()], &state)
+    let mut orders = Orders {
+        object,
+        params,
+        ops: &ops,
+        tried: HashSet::new(),
+    };
+    orders.exist(&mut vec![false; ops.len()], &objects::initial(object))
 }
 
 fn made(object: &str, params: &Value, events: Vec<Event>) -> History {
