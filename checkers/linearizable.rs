@@ -4,9 +4,9 @@
 //! What the object is says one of [`models`]. A history that is plainly in order is done with at a
 //! [`glance`]. Any other [`judge`] reads as its model does and splits into independent parts. A part
 //! is decided by what is known to be fast for its model ([`zones`], [`permits`], [`cores`],
-//! [`queues`], [`order`], [`strings`]), or else by search: [`search`] makes numbers of states and
-//! operations, [`frontier`] carries the set of all that may be true from completion to completion.
-//! [`tell`] makes a counterexample small and tells it in words.
+//! [`queues`], [`order`], [`revisions`], [`strings`]), or else by search: [`search`] makes numbers of
+//! states and operations, [`frontier`] carries the set of all that may be true from completion to
+//! completion. [`tell`] makes a counterexample small and tells it in words.
 
 mod configs;
 mod cores;
@@ -19,9 +19,12 @@ mod needs;
 mod order;
 mod permits;
 mod queues;
+mod ranks;
+mod revisions;
 mod search;
 mod strings;
 mod tell;
+mod unseen;
 mod zones;
 
 use history::History;

@@ -36,6 +36,7 @@ pub use semaphore::Semaphore;
 pub use set::Set;
 pub use unordered_queue::UnorderedQueue;
 pub use versioned_register::VersionedRegister;
+pub(super) use versioned_register::{Expected, Revision, State, VersionedOp};
 
 use std::hash::Hash;
 use std::sync::LazyLock;

@@ -21,7 +21,7 @@
 //! other if and only if no two such zones overlap and none that fits into a moment lies within
 //! another that does not. O(n log n) for sorting, O(n) where the operations come sorted.
 
-use super::models::NEVER;
+use super::models::{NEVER, Timed};
 
 /// The block of what was there at the beginning.
 pub(crate) const FIRST: u32 = 0;
@@ -119,4 +119,102 @@ fn zone(block: &[Placed]) -> Option<Zone> {
         forward: returned < called,
         bounds: (bound, *last),
     })
+}
+
+/// Operations that are all of one block, in any order: what matters of each stage.
+pub(crate) struct Stages<'o, O> {
+    ops: &'o [Timed<O>],
+    /// The places of what returned first in each stage and of what was called last; [`NEVER`] for
+    /// none.
+    first: Vec<u32>,
+    last: Vec<u32>,
+}
+
+impl<'o, O> Stages<'o, O> {
+    /// So many stages, in which there is nothing yet.
+    pub(crate) fn new(ops: &'o [Timed<O>], count: usize) -> Self {
+        Stages {
+            ops,
+            first: vec![NEVER; count],
+            last: vec![NEVER; count],
+        }
+    }
+
+    /// Puts the operation at this place into a stage.
+    pub(crate) fn put(&mut self, stage: u32, place: u32) {
+        let timed = &self.ops[place as usize];
+        let first = &mut self.first[stage as usize];
+        if *first == NEVER || timed.ret < self.ops[*first as usize].ret {
+            *first = place;
+        }
+        let last = &mut self.last[stage as usize];
+        if *last == NEVER || timed.call > self.ops[*last as usize].call {
+            *last = place;
+        }
+    }
+
+    /// The operation of a stage that returned first.
+    pub(crate) fn first_of(&self, stage: u32) -> Option<usize> {
+        let place = *self.first.get(stage as usize)?;
+        (place != NEVER).then_some(place as usize)
+    }
+
+    /// Operations that returned before something of an earlier stage was called. O(stages).
+    pub(crate) fn clash(&self) -> Option<Clash> {
+        let mut latest: Option<Placed> = None;
+        for stage in (0u32..).take(self.first.len()) {
+            let Some(first) = self.first_of(stage) else {
+                continue;
+            };
+            let (first, last) = (
+                self.placed(stage, first),
+                self.placed(stage, self.last[stage as usize] as usize),
+            );
+            if let Some(earlier) = latest.filter(|earlier| first.ret < earlier.call) {
+                return Some(Clash::Stages(first, earlier));
+            }
+            if latest.is_none_or(|earlier| earlier.call < last.call) {
+                latest = Some(last);
+            }
+        }
+        None
+    }
+
+    /// For each stage the first return in it or after it.
+    pub(crate) fn deadlines(&self) -> Vec<u32> {
+        let mut deadlines = vec![NEVER; self.first.len()];
+        let mut deadline = NEVER;
+        for stage in (0..self.first.len()).rev() {
+            if self.first[stage] != NEVER {
+                deadline = deadline.min(self.ops[self.first[stage] as usize].ret);
+            }
+            deadlines[stage] = deadline;
+        }
+        deadlines
+    }
+
+    /// For each stage the place of what was called last before it; [`NEVER`] for none.
+    pub(crate) fn last_before(&self) -> Vec<u32> {
+        let mut latest = NEVER;
+        let calls = |place: u32| self.ops[place as usize].call;
+        let befores = self.last.iter().map(|&last| {
+            let before = latest;
+            if last != NEVER && (latest == NEVER || calls(latest) < calls(last)) {
+                latest = last;
+            }
+            before
+        });
+        befores.collect()
+    }
+
+    /// An operation as one of a stage.
+    pub(crate) fn placed(&self, stage: u32, place: usize) -> Placed {
+        Placed {
+            block: FIRST,
+            stage,
+            call: self.ops[place].call,
+            ret: self.ops[place].ret,
+            place: u32::try_from(place).unwrap_or(NEVER),
+        }
+    }
 }

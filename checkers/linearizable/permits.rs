@@ -14,6 +14,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::models::NEVER;
+use super::ranks;
 
 /// What an operation does to the number of permits that are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,12 +36,9 @@ pub(crate) struct Unit {
 /// The place of the first operation, by its return, that no order explains if at most `most`
 /// permits may be taken at once, and none is at the beginning. `units` are sorted by their calls.
 pub(crate) fn first_wrong(units: &[Unit], most: u64) -> Option<usize> {
-    let mut returns: Vec<(u32, u32)> = (0u32..)
-        .zip(units)
-        .filter(|(_, unit)| unit.ret != NEVER)
-        .map(|(place, unit)| (unit.ret, place))
-        .collect();
-    returns.sort_unstable();
+    let answered = (0u32..).zip(units).filter(|(_, unit)| unit.ret != NEVER);
+    let mut returns: Vec<(u32, u32)> = answered.map(|(place, unit)| (unit.ret, place)).collect();
+    ranks::sort(&mut returns);
     let mut happened = vec![false; units.len()];
     let mut open = [BinaryHeap::new(), BinaryHeap::new()];
     let mut calls = (0u32..).zip(units).peekable();

@@ -17,6 +17,7 @@
 //! decided here. O(n) and a sort of what was not answered.
 
 use super::models::NEVER;
+use super::ranks;
 
 /// When an operation was open, and what the caller knows it by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,7 +219,7 @@ impl Queue {
         let ret = |&value: &u32| (self.lives[value as usize].put_ret(), value);
         let mut returns: Vec<(u32, u32)> = self.values.iter().map(ret).collect();
         returns.retain(|&(ret, _)| ret != NEVER);
-        returns.sort_unstable();
+        ranks::sort(&mut returns);
         returns
     }
 

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use history::Header;
-use rustc_hash::FxHashMap;
 
 use super::{Asked, Effect, Model, NEVER, Numbers, Shortcut, Timed, Why};
-use crate::linearizable::order::{self, Clash, FIRST, Placed};
+use crate::linearizable::order::{Clash, Placed, Stages};
 
 /// A list to which values are appended.
 pub struct AppendLog;
@@ -65,23 +64,17 @@ impl Model for AppendLog {
     }
 
     fn shortcut(&self, ops: &[Timed<LogOp>]) -> Shortcut {
-        let mut appends: FxHashMap<u32, usize> = FxHashMap::default();
-        let mut longest: Option<(usize, &Arc<[u32]>)> = None;
-        for (place, timed) in ops.iter().enumerate() {
-            match &timed.op {
-                LogOp::Append(value) => {
-                    if appends.insert(*value, place).is_some() {
-                        return Shortcut::None;
-                    }
-                }
-                LogOp::Read(list) => {
-                    if longest.is_none_or(|(_, longest)| longest.len() < list.len()) {
-                        longest = Some((place, list));
-                    }
+        let longest = longest_read(ops);
+        let mut lives = vec![Life::default(); numbers(ops, longest)];
+        for timed in ops {
+            if let LogOp::Append(value) = &timed.op {
+                let life = &mut lives[*value as usize];
+                if std::mem::replace(&mut life.is_appended, true) {
+                    return Shortcut::None;
                 }
             }
         }
-        decide(ops, &appends, longest)
+        decide(ops, &mut lives, longest)
     }
 }
 
@@ -94,20 +87,49 @@ pub enum LogOp {
     Read(Arc<[u32]>),
 }
 
-fn decide(
-    ops: &[Timed<LogOp>],
-    appends: &FxHashMap<u32, usize>,
-    longest: Option<(usize, &Arc<[u32]>)>,
-) -> Shortcut {
-    let mut at: FxHashMap<u32, u32> = FxHashMap::default();
+/// What is known of a value.
+#[derive(Clone, Default)]
+struct Life {
+    is_appended: bool,
+    /// One more than its index in the longest list; 0 if it is not there.
+    place: u32,
+}
+
+fn longest_read(ops: &[Timed<LogOp>]) -> Option<(usize, &[u32])> {
+    let mut longest: Option<(usize, &[u32])> = None;
+    for (place, timed) in ops.iter().enumerate() {
+        if let LogOp::Read(list) = &timed.op
+            && longest.is_none_or(|(_, longest)| longest.len() < list.len())
+        {
+            longest = Some((place, list));
+        }
+    }
+    longest
+}
+
+/// One more than the largest number of what was appended and of the longest list.
+fn numbers(ops: &[Timed<LogOp>], longest: Option<(usize, &[u32])>) -> usize {
+    let appended = ops.iter().filter_map(|timed| match &timed.op {
+        LogOp::Append(value) => Some(*value),
+        LogOp::Read(_) => None,
+    });
+    let read = longest.into_iter().flat_map(|(_, list)| list).copied();
+    appended
+        .chain(read)
+        .max()
+        .map_or(0, |most| most as usize + 1)
+}
+
+fn decide(ops: &[Timed<LogOp>], lives: &mut [Life], longest: Option<(usize, &[u32])>) -> Shortcut {
     if let Some((reader, list)) = longest {
-        for (index, value) in (0u32..).zip(list.iter()) {
-            if !appends.contains_key(value) {
+        for (place, value) in (1u32..).zip(list) {
+            let life = &mut lives[*value as usize];
+            if !life.is_appended {
                 return Shortcut::no_order(vec![reader], |told| {
                     format!("{} returned a value that nobody appended", told[0])
                 });
             }
-            if at.insert(*value, index).is_some() {
+            if std::mem::replace(&mut life.place, place) != 0 {
                 return Shortcut::no_order(vec![reader], |told| {
                     format!("{} returned a value twice that was appended once", told[0])
                 });
@@ -115,36 +137,30 @@ fn decide(
         }
     }
     let whole = longest.map_or(&[][..], |(_, list)| list);
-    let last = u32::try_from(whole.len()).unwrap_or(NEVER);
-    let mut placed = Vec::with_capacity(ops.len());
-    for (place, timed) in ops.iter().enumerate() {
-        // Between reads of so many values and of one more comes the append of the last of these.
+    // Between reads of so many values and of one more comes the append of the last of these.
+    let mut stages = Stages::new(ops, 2 * whole.len() + 2);
+    let after_all = 2 * u32::try_from(whole.len()).unwrap_or(NEVER) + 1;
+    for (place, timed) in (0u32..).zip(ops) {
         let stage = match &timed.op {
-            LogOp::Append(value) => match at.get(value) {
-                Some(index) => 2 * index + 1,
-                None if timed.ret == NEVER => continue,
-                None => 2 * last + 1,
+            LogOp::Append(value) => match lives[*value as usize].place {
+                0 if timed.ret == NEVER => continue,
+                0 => after_all,
+                index => 2 * index - 1,
             },
             LogOp::Read(list) => {
                 if let Some((reader, whole)) = longest
                     && !whole.starts_with(list)
                 {
-                    return Shortcut::no_order(vec![place, reader], |told| {
+                    return Shortcut::no_order(vec![place as usize, reader], |told| {
                         format!("{} returned what is no beginning of {}", told[0], told[1])
                     });
                 }
                 2 * u32::try_from(list.len()).unwrap_or(NEVER)
             }
         };
-        placed.push(Placed {
-            block: FIRST,
-            stage,
-            call: timed.call,
-            ret: timed.ret,
-            place: u32::try_from(place).unwrap_or(NEVER),
-        });
+        stages.put(stage, place);
     }
-    match order::clash(&mut placed) {
+    match stages.clash() {
         None => Shortcut::Order,
         Some(clash) => known_order(clash, longest.map(|(reader, _)| reader)),
     }

@@ -7,6 +7,7 @@ use history::Header;
 use rustc_hash::FxHashMap;
 
 use super::{Asked, Effect, Model, NEVER, Numbers, Shortcut, Timed, Told};
+use crate::linearizable::ranks;
 use crate::params::{self, Param};
 
 /// A number to which numbers are added.
@@ -113,18 +114,6 @@ pub enum CounterOp {
     Read(i64),
 }
 
-/// The places of answered operations by their returns.
-fn by_return(ops: &[Timed<CounterOp>]) -> Vec<(u32, usize)> {
-    let answered = ops
-        .iter()
-        .enumerate()
-        .filter(|(_, timed)| timed.ret != NEVER);
-    let mut returns: Vec<(u32, usize)> =
-        answered.map(|(place, timed)| (timed.ret, place)).collect();
-    returns.sort_unstable();
-    returns
-}
-
 /// The first operation that cannot be explained if all add `by`, by its return. No more additions
 /// happen than must, and a read that is open sees every number that it can.
 fn first_wrong(ops: &[Timed<CounterOp>], initial: i64, by: i64) -> Option<usize> {
@@ -138,7 +127,8 @@ fn first_wrong(ops: &[Timed<CounterOp>], initial: i64, by: i64) -> Option<usize>
     // Reads that are open, by the additions that they saw.
     let mut waiting: FxHashMap<i128, Vec<usize>> = FxHashMap::default();
     let mut calls = ops.iter().enumerate().peekable();
-    for (ret, place) in by_return(ops) {
+    for (ret, place) in ranks::returns(ops) {
+        let place = place as usize;
         while let Some((called, timed)) = calls.next_if(|(_, timed)| timed.call < ret) {
             match timed.op {
                 CounterOp::Add(_) => open.push(Reverse((timed.ret, called))),
@@ -210,14 +200,15 @@ fn out_of_bounds(ops: &[Timed<CounterOp>], initial: i64) -> Option<usize> {
         count.checked_sub(1).map_or((0, 0), |at| sums[at].1)
     };
     let (asked, over) = (adds(|timed| timed.call), adds(|timed| timed.ret));
-    let returns = by_return(ops);
+    let returns = ranks::returns(ops);
     let wrong = returns.into_iter().find(|&(ret, place)| {
-        let CounterOp::Read(value) = ops[place].op else {
+        let read = &ops[place as usize];
+        let CounterOp::Read(value) = read.op else {
             return false;
         };
-        let (may, must) = (before(&asked, ret), before(&over, ops[place].call));
+        let (may, must) = (before(&asked, ret), before(&over, read.call));
         let value = i128::from(value) - i128::from(initial);
         value < must.0 + may.1 || value > may.0 + must.1
     });
-    wrong.map(|(_, place)| place)
+    wrong.map(|(_, place)| place as usize)
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use history::Header;
-use rustc_hash::FxHashMap;
 
 use super::append_log::known_order;
 use super::{Asked, Effect, Model, NEVER, Numbers, Shortcut, Timed};
-use crate::linearizable::order::{self, Clash, FIRST, Placed};
+use crate::linearizable::order::{Clash, Stages};
+use crate::linearizable::ranks;
 
 /// A set of values.
 pub struct Set;
@@ -41,8 +41,7 @@ impl Model for Set {
             ("read", Some(answer)) => {
                 let items = answer.as_list().ok_or("its result is no list")?;
                 let mut items: Vec<u32> = items.map(|item| numbers.of(item)).collect();
-                items.sort_unstable();
-                items.dedup();
+                ranks::sort_distinct(&mut items);
                 Some(SetOp::Read(items.into()))
             }
             ("contains" | "read", None) => None,
@@ -136,15 +135,20 @@ fn growing(ops: &[Timed<SetOp>]) -> Shortcut {
         }
     }
     reads.sort_by_key(|(all, _)| all.len());
-    // For each value the first set in which it was, and whether its first add was seen.
-    let mut first_in: FxHashMap<u32, (u32, bool)> = FxHashMap::default();
-    let mut placed = Vec::with_capacity(ops.len());
+    let most = reads.iter().filter_map(|(all, _)| all.last()).max();
+    let mut values = vec![Seen::default(); most.map_or(0, |&most| most as usize + 1)];
+    let mut levels = Vec::with_capacity(reads.len());
     let mut level = 0;
     let mut before: &[u32] = &[];
     for (at, &(all, place)) in reads.iter().enumerate() {
         if at == 0 || all != before {
-            let new: Vec<u32> = missing(all, before).collect();
-            if new.len() + before.len() != all.len() {
+            level += 1;
+            let mut new = 0;
+            for value in missing(all, before) {
+                values[value as usize].level = level;
+                new += 1;
+            }
+            if new + before.len() != all.len() {
                 return Shortcut::no_order(vec![place, reads[at - 1].1], |told| {
                     format!(
                         "neither of {} and {} returned all that the other did",
@@ -152,43 +156,61 @@ fn growing(ops: &[Timed<SetOp>]) -> Shortcut {
                     )
                 });
             }
-            level += 1;
-            first_in.extend(new.into_iter().map(|value| (value, (level, false))));
             before = all;
         }
-        placed.push(at_stage(2 * level + 1, place, &ops[place]));
+        levels.push(level);
     }
-    let mut again: Vec<Placed> = Vec::new();
+    let mut stages = Stages::new(ops, 2 * level as usize + 3);
+    for (&(_, place), level) in reads.iter().zip(levels) {
+        stages.put(2 * level + 1, rank(place));
+    }
+    let mut again: Vec<(u32, usize)> = Vec::new();
     for (place, timed) in ops.iter().enumerate() {
         let SetOp::Add(value) = &timed.op else {
             continue;
         };
-        match first_in.get_mut(value) {
-            Some((level, seen)) if *seen => again.push(at_stage(2 * *level, place, timed)),
-            Some((level, seen)) => {
-                *seen = true;
-                placed.push(at_stage(2 * *level, place, timed));
+        match values
+            .get_mut(*value as usize)
+            .filter(|seen| seen.level > 0)
+        {
+            Some(seen) if seen.is_added => again.push((2 * seen.level, place)),
+            Some(seen) => {
+                seen.is_added = true;
+                stages.put(2 * seen.level, rank(place));
             }
             None if timed.ret == NEVER => {}
-            None => placed.push(at_stage(2 * level + 2, place, timed)),
+            None => stages.put(2 * level + 2, rank(place)),
         }
     }
-    let added = |value: &u32| first_in[value].1;
+    let added = |&value: &u32| values[value as usize].is_added;
     if let Some((_, reader)) = reads.iter().find(|(all, _)| !all.iter().all(added)) {
         return Shortcut::no_order(vec![*reader], |told| {
             format!("{} returned a value that nobody added", told[0])
         });
     }
-    let clash = order::clash(&mut placed).or_else(|| added_again(&placed, &again));
+    let clash = stages.clash().or_else(|| added_again(&stages, &again));
     let Some(clash) = clash else {
         return Shortcut::Order;
     };
     // Of two adds, one set tells which was first.
     let between = match clash {
-        Clash::Stages(_, earlier) => placed.iter().find(|op| op.stage == earlier.stage + 1),
+        Clash::Stages(_, earlier) => stages.first_of(earlier.stage + 1),
         Clash::Blocks(_) => None,
     };
-    known_order(clash, between.map(|op| op.place as usize))
+    known_order(clash, between)
+}
+
+/// What is known of a value in a set that grows.
+#[derive(Clone, Default)]
+struct Seen {
+    /// The first set in which it was, counted from 1; 0 for none.
+    level: u32,
+    /// Whether its first add was seen.
+    is_added: bool,
+}
+
+fn rank(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(NEVER)
 }
 
 /// The values of a sorted list that are not in another.
@@ -201,20 +223,16 @@ fn missing<'l>(all: &'l [u32], before: &'l [u32]) -> impl Iterator<Item = u32> +
 }
 
 /// A value may be added again at any time, but not before what was read without it.
-fn added_again(placed: &[Placed], again: &[Placed]) -> Option<Clash> {
-    again.iter().find_map(|add| {
-        let before = placed.partition_point(|op| op.stage < add.stage);
-        let last = placed[..before].iter().max_by_key(|op| op.call)?;
-        (add.ret < last.call).then_some(Clash::Stages(*add, *last))
-    })
-}
-
-fn at_stage(stage: u32, place: usize, timed: &Timed<SetOp>) -> Placed {
-    Placed {
-        block: FIRST,
-        stage,
-        call: timed.call,
-        ret: timed.ret,
-        place: u32::try_from(place).unwrap_or(NEVER),
+fn added_again(stages: &Stages<'_, SetOp>, again: &[(u32, usize)]) -> Option<Clash> {
+    if again.is_empty() {
+        return None;
     }
+    let before = stages.last_before();
+    again.iter().find_map(|&(stage, place)| {
+        let add = stages.placed(stage, place);
+        let last = before[stage as usize];
+        // It does not matter in which earlier stage that was.
+        let last = (last != NEVER).then(|| stages.placed(stage - 1, last as usize))?;
+        (add.ret < last.call).then_some(Clash::Stages(add, last))
+    })
 }
