@@ -3,7 +3,7 @@
 //! A history may speak of several collections, told apart by their keys; an element is a value
 //! in one of them.
 
-use history::{EventRef, History, Kind, NONE, ValueRef};
+use history::{EventRef, History, Kind, ValueRef};
 use rustc_hash::FxHashMap;
 
 use crate::linearizable::models::Numbers;
@@ -11,8 +11,18 @@ use crate::linearizable::models::Numbers;
 /// Numbers elements from 0, nearly without gaps, in order of first use.
 pub(crate) struct Elements {
     values: Numbers,
-    /// Of several collections, the number of each value in each; one alone needs no second table.
-    numbers: Option<FxHashMap<(u32, u32), u32>>,
+    /// Of several collections; one alone needs no second numbers.
+    several: Option<Several>,
+}
+
+/// The numbers of values in several collections.
+#[derive(Default)]
+struct Several {
+    count: u32,
+    /// By value, one more than the first collection that had it, and its number there.
+    first: Vec<(u64, u32)>,
+    /// The number of a value in any other collection.
+    others: FxHashMap<(u32, u32), u32>,
 }
 
 impl Elements {
@@ -23,21 +33,36 @@ impl Elements {
         let are_several = keys.any(|key| Some(key) != first);
         Elements {
             values: Numbers::default(),
-            numbers: are_several.then(FxHashMap::default),
+            several: are_several.then(Several::default),
         }
     }
 
-    /// The number of a value in the collection with this key, [`NONE`] for one without a key.
+    /// The number of a value in the collection with this key, [`history::NONE`] for one without a key.
     pub(crate) fn number(&mut self, key: u32, value: ValueRef<'_>) -> usize {
         let value = self.values.of(value);
-        let number = match &mut self.numbers {
+        let number = match &mut self.several {
             None => value,
-            Some(numbers) => {
-                let next = u32::try_from(numbers.len()).unwrap_or(NONE);
-                *numbers.entry((key, value)).or_insert(next)
-            }
+            Some(several) => several.number(key, value),
         };
         number as usize
+    }
+}
+
+impl Several {
+    fn number(&mut self, key: u32, value: u32) -> u32 {
+        let next = self.count;
+        let collection = u64::from(key) + 1;
+        let first = at(&mut self.first, value as usize);
+        let number = match first.0 {
+            0 => {
+                *first = (collection, next);
+                next
+            }
+            known if known == collection => first.1,
+            _ => *self.others.entry((key, value)).or_insert(next),
+        };
+        self.count += u32::from(number == next);
+        number
     }
 }
 
@@ -64,6 +89,8 @@ pub(crate) fn place(key: Option<u32>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use history::NONE;
+
     use super::*;
     use crate::script;
 

@@ -6,6 +6,7 @@
 use history::{EventRef, History, MopKind, MopValue, Op, Outcome, ValueRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::elements;
 use crate::linearizable::models::{NULL, Numbers};
 use crate::params::{Param, Takes};
 use crate::words::{self, Story};
@@ -162,10 +163,21 @@ struct Seen<'h> {
     first: EventRef<'h>,
 }
 
+/// How many sets of writes of a group are looked through one by one.
+const SEEN_FEW: usize = 8;
+
 #[derive(Default)]
 struct Group<'h> {
     reads: u64,
     seen: Vec<Seen<'h>>,
+}
+
+/// The first write of a key.
+#[derive(Clone, Copy, Default)]
+struct Written {
+    is: bool,
+    /// The number of its value, if it has one.
+    value: Option<u32>,
 }
 
 /// A value that was read and not written.
@@ -179,13 +191,17 @@ struct Strange<'h> {
 struct Found<'h> {
     keys: Numbers,
     values: Numbers,
-    /// The key and value of every write that may have happened; a key that had one.
-    written: FxHashSet<(u32, u32)>,
-    keys_written: FxHashSet<u32>,
+    /// By key, the writes that may have happened.
+    written: Vec<Written>,
+    /// The key and value of every write of a key but the first.
+    written_again: FxHashSet<(u32, u32)>,
     rewritten: Option<String>,
+    /// The keys of the read that is looked at.
+    read: Vec<u32>,
     group_of: FxHashMap<Box<[u32]>, usize>,
     groups: Vec<Group<'h>>,
-    states: FxHashSet<(usize, u64)>,
+    /// Of groups of which many sets of writes were seen, these sets.
+    many_seen: FxHashSet<(usize, u64)>,
     strange: Option<Strange<'h>>,
     writes: u64,
     reads: u64,
@@ -203,13 +219,16 @@ impl<'h> Found<'h> {
         }
         for micro in mops.iter().filter(|micro| micro.kind == MopKind::Write) {
             let key = self.keys.of(micro.key);
+            let value = micro.value.map(|value| self.values.of(value));
             self.writes += 1;
-            if let Some(value) = micro.value {
-                self.written.insert((key, self.values.of(value)));
+            let first = elements::at(&mut self.written, key as usize);
+            if !first.is {
+                *first = Written { is: true, value };
+                continue;
             }
-            if !self.keys_written.insert(key) && self.rewritten.is_none() {
-                self.rewritten = Some(words::value(micro.key));
-            }
+            self.written_again.extend(value.map(|value| (key, value)));
+            self.rewritten
+                .get_or_insert_with(|| words::value(micro.key));
         }
     }
 
@@ -218,10 +237,10 @@ impl<'h> Found<'h> {
         for micro in mops.iter_mut() {
             micro.number = self.keys.of(micro.key);
             let Some(value) = micro.value else { continue };
-            if !self
-                .written
-                .contains(&(micro.number, self.values.of(value)))
-            {
+            let number = self.values.of(value);
+            let first = self.written.get(micro.number as usize);
+            let is_first = first.is_some_and(|first| first.value == Some(number));
+            if !is_first && !self.written_again.contains(&(micro.number, number)) {
                 self.unexpected += 1;
                 self.strange.get_or_insert_with(|| Strange {
                     read: answer,
@@ -239,10 +258,12 @@ impl<'h> Found<'h> {
             return;
         }
         self.reads += 1;
-        let keys: Box<[u32]> = mops.iter().map(|micro| micro.number).collect();
+        self.read.clear();
+        self.read.extend(mops.iter().map(|micro| micro.number));
         let next = self.groups.len();
-        let place = *self.group_of.entry(keys).or_insert(next);
+        let place = self.group_of.get(&self.read[..]).copied().unwrap_or(next);
         if place == next {
+            self.group_of.insert(self.read[..].into(), next);
             self.groups.push(Group::default());
         }
         let writes = mops
@@ -252,9 +273,13 @@ impl<'h> Found<'h> {
             .fold(0_u64, |writes, (bit, _)| writes | 1 << bit);
         self.early_reads += u64::from(writes == 0);
         self.late_reads += u64::from(writes.count_ones() as usize == mops.len());
-        self.groups[place].reads += 1;
-        if self.states.insert((place, writes)) {
-            self.groups[place].seen.push(Seen {
+        let group = &mut self.groups[place];
+        group.reads += 1;
+        let few = &group.seen[..group.seen.len().min(SEEN_FEW)];
+        let is_new = !few.iter().any(|seen| seen.writes == writes)
+            && (few.len() < SEEN_FEW || self.many_seen.insert((place, writes)));
+        if is_new {
+            group.seen.push(Seen {
                 writes,
                 first: answer,
             });

@@ -220,45 +220,70 @@ fn check_sets<'h>(history: &'h History, reads: &[Op<'h>], found: &mut Found<'h>)
 }
 
 /// The writes of one register.
-#[derive(Default)]
-struct Writes<'h> {
-    /// Per value, the invocations that may have written it, in order; each with the last answer of
-    /// it and those before.
-    producers: FxHashMap<Ident, Vec<(usize, usize)>>,
-    /// Writes that happened, by answer; each with the one among it and those before that was
-    /// asked for last.
-    happened: Vec<(usize, Op<'h>)>,
+#[derive(Default, Clone)]
+struct Writes {
+    /// Whether there may have been one.
+    any: bool,
+    /// Per value that a final read has, the invocations that may have written it, in order; each with
+    /// the last answer of it and those before.
+    producers: FxHashMap<Ident, Vec<(u32, u32)>>,
+    /// Writes that happened, by answer; each with the last invocation of it and those before.
+    happened: Vec<(u32, u32)>,
 }
 
-fn writes_by_register(history: &History) -> FxHashMap<u32, Writes<'_>> {
-    let mut registers: FxHashMap<u32, Writes<'_>> = FxHashMap::default();
-    for op in history.ops_of(&["write", "cas"]) {
-        let Some(value) = written(op).filter(|_| op.outcome() != Outcome::Fail) else {
+/// By the place of the key.
+fn writes_by_register(history: &History, reads: &[Op<'_>]) -> Vec<Writes> {
+    let writes = || {
+        let ops = history.ops_of(&["write", "cas"]);
+        let ops = ops.filter(|op| op.outcome() != Outcome::Fail);
+        ops.filter_map(|op| Some((op, written(op)?)))
+    };
+    let mut registers: Vec<Writes> = Vec::new();
+    for (op, _) in writes() {
+        elements::at(&mut registers, elements::place(op.key_id())).any = true;
+    }
+    let is_written = |key| {
+        let writes = registers.get(elements::place(key));
+        writes.is_some_and(|writes| writes.any)
+    };
+    let mut are_read: FxHashSet<Ident> = FxHashSet::default();
+    for read in reads {
+        let Some(answer) = read.output() else {
             continue;
         };
-        let writes = registers.entry(op.key_id().unwrap_or(NONE)).or_default();
-        let answered = op
-            .end()
-            .and(op.completion)
-            .map_or(usize::MAX, EventRef::index);
-        let writers = writes.producers.entry(Ident::of(value)).or_default();
-        let last = writers.last().map_or(0, |&(_, last)| last);
-        writers.push((op.invoke.index(), answered.max(last)));
-        if op.is_ok() {
-            writes.happened.push((answered, op));
+        if let Some(values) = answer.as_map().filter(|_| read.key_id().is_none()) {
+            are_read.extend(values.map(|(_, value)| Ident::of(value)));
+        } else if is_written(read.key_id()) {
+            are_read.insert(Ident::of(answer));
         }
     }
-    for writes in registers.values_mut() {
-        writes.happened.sort_by_key(|&(answered, _)| answered);
-        let mut latest: Option<Op<'_>> = None;
-        for (_, op) in &mut writes.happened {
-            match latest {
-                Some(known) if known.invoke.index() > op.invoke.index() => *op = known,
-                _ => latest = Some(*op),
-            }
+    for (op, value) in writes() {
+        let writes = &mut registers[elements::place(op.key_id())];
+        let asked = number(op.invoke);
+        let answered = op.end().and(op.completion).map_or(NONE, number);
+        let value = Ident::of(value);
+        if are_read.contains(&value) {
+            let writers = writes.producers.entry(value).or_default();
+            let last = writers.last().map_or(0, |&(_, last)| last);
+            writers.push((asked, answered.max(last)));
+        }
+        if op.is_ok() {
+            writes.happened.push((answered, asked));
+        }
+    }
+    for writes in &mut registers {
+        writes.happened.sort_unstable();
+        let mut latest = 0;
+        for (_, asked) in &mut writes.happened {
+            latest = latest.max(*asked);
+            *asked = latest;
         }
     }
     registers
+}
+
+fn number(event: EventRef<'_>) -> u32 {
+    u32::try_from(event.index()).unwrap_or(NONE)
 }
 
 /// The value that a write leaves behind.
@@ -270,35 +295,39 @@ fn written(op: Op<'_>) -> Option<ValueRef<'_>> {
 }
 
 fn check_registers<'h>(history: &'h History, reads: &[Op<'h>], found: &mut Found<'h>) {
-    let registers = writes_by_register(history);
-    let mut keys: Vec<u32> = registers.keys().copied().collect();
-    keys.sort_unstable();
-    let mut lost: FxHashSet<usize> = FxHashSet::default();
+    let registers = writes_by_register(history, reads);
+    let mut lost: FxHashSet<u32> = FxHashSet::default();
+    let mut judge = |key: Option<u32>, read: Op<'h>, value: ValueRef<'h>| {
+        let writes = registers.get(elements::place(key));
+        if let Some(writes) = writes.filter(|writes| writes.any) {
+            judge(history, writes, read, value, found, &mut lost);
+        }
+    };
     for &read in reads {
         let Some(answer) = read.output() else {
             continue;
         };
         if answer.as_map().is_some() && read.key_id().is_none() {
-            for &key in keys.iter().filter(|&&key| key != NONE) {
+            for key in 0..history.key_count() as u32 {
                 let name = words::value(history.key_value(key));
                 if let Some(value) = answer.get(&name) {
-                    judge(history, &registers[&key], read, value, found, &mut lost);
+                    judge(Some(key), read, value);
                 }
             }
-        } else if let Some(writes) = registers.get(&read.key_id().unwrap_or(NONE)) {
-            judge(history, writes, read, answer, found, &mut lost);
+        } else {
+            judge(read.key_id(), read, answer);
         }
     }
     found.lost += lost.len() as u64;
 }
 
 fn judge<'h>(
-    history: &History,
-    writes: &Writes<'h>,
+    history: &'h History,
+    writes: &Writes,
     read: Op<'h>,
     value: ValueRef<'h>,
     found: &mut Found<'h>,
-    lost: &mut FxHashSet<usize>,
+    lost: &mut FxHashSet<u32>,
 ) {
     let answer = read.completion.unwrap_or(read.invoke);
     let is_initial = match history.header.params.get("initial") {
@@ -307,7 +336,7 @@ fn judge<'h>(
     };
     let writers = writes.producers.get(&Ident::of(value));
     let produced = writers.and_then(|writers| {
-        let before = writers.partition_point(|&(asked, _)| asked < answer.index());
+        let before = writers.partition_point(|&(asked, _)| asked < number(answer));
         Some(writers[before.checked_sub(1)?].1)
     });
     let Some(last_produced) = produced.or(is_initial.then_some(0)) else {
@@ -322,13 +351,14 @@ fn judge<'h>(
     };
     let before = writes
         .happened
-        .partition_point(|&(answered, _)| answered < read.invoke.index());
+        .partition_point(|&(answered, _)| answered < number(read.invoke));
     let overwritten = before.checked_sub(1).map(|at| writes.happened[at].1);
     let never_written = produced.is_none();
-    if let Some(write) = overwritten
-        && (never_written || write.invoke.index() > last_produced)
+    if let Some(asked) = overwritten
+        && (never_written || asked > last_produced)
     {
-        lost.insert(write.invoke.index());
+        let write = history.event(asked as usize).op();
+        lost.insert(asked);
         found.keep(Loss {
             read: answer,
             write: write.completion,

@@ -81,8 +81,11 @@ impl History {
     }
 
     /// The operations that call one of these functions.
-    pub fn ops_of<'h>(&'h self, functions: &'h [&str]) -> impl DoubleEndedIterator<Item = Op<'h>> {
-        self.ops().filter(move |op| functions.contains(&op.f()))
+    pub fn ops_of<'h>(&'h self, functions: &[&str]) -> impl DoubleEndedIterator<Item = Op<'h>> {
+        let functions = self.functions().map(|name| functions.contains(&name));
+        let are_wanted: Vec<bool> = functions.collect();
+        self.ops()
+            .filter(move |op| are_wanted[op.invoke.f_id() as usize])
     }
 
     /// The time of the last event, 0 if there is none.

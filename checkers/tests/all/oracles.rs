@@ -20,6 +20,10 @@ mod wr;
 
 use checkers::{Budget, Checked, Verdict, find};
 use history::{EventRef, History, Kind, Op};
+use proptest::prelude::*;
+use serde_json::Value;
+
+use crate::made::build;
 
 /// What the checker of this name says.
 fn check(name: &str, history: &History) -> Checked {
@@ -39,6 +43,25 @@ fn ops<'h>(history: &'h History, functions: &[&str]) -> Vec<Op<'h>> {
         .ops()
         .filter(|op| functions.contains(&op.f()))
         .collect()
+}
+
+/// What a checker counts of the keys `x` and `y` is the sum of what it counts of each by itself, and
+/// it convicts if it convicts one.
+fn are_sums(name: &str, history: &History, counts: &[&str]) -> Result<(), TestCaseError> {
+    let parts = ["x", "y"].map(|key| {
+        let own = history.events().map(|event| event.to_event());
+        let own = own.filter(|event| event.key == Some(Value::from(key)));
+        check(name, &build(history.header.clone(), own.collect()))
+    });
+    let both = check(name, history);
+    let is_invalid = |found: &Checked| found.verdict == Verdict::Invalid;
+    prop_assert_eq!(is_invalid(&both), parts.iter().any(is_invalid));
+    for count in counts {
+        let counted = |found: &Checked| found.counted(count).unwrap_or(0);
+        let sum: u64 = parts.iter().map(counted).sum();
+        prop_assert_eq!(counted(&both), sum, "{}", count);
+    }
+    Ok(())
 }
 
 /// Where an operation was answered, in the order of the history; `usize::MAX` if never.

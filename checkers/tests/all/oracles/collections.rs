@@ -5,7 +5,7 @@ use history::{EventRef, History, Kind, Op, Outcome};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{answered, check, convicts, ops};
+use super::{answered, are_sums, check, convicts, ops};
 use crate::made::{Answer, Step, cases, header, history};
 
 /// One operation: function, node, argument and answer.
@@ -430,6 +430,21 @@ proptest! {
             || strict && expected.stale > 0;
         prop_assert_eq!(found.verdict == Verdict::Invalid, wrong);
         prop_assert!(wrong || (found.verdict == Verdict::Valid) == (expected.stable > 0));
+    }
+
+    /// What is counted of several sets is the sum of what is counted of each.
+    #[test]
+    fn sets_are_judged_apart(
+        mut steps in steps(set_calls(), 18),
+        keys in prop::collection::vec(any::<bool>(), 18),
+        fails in any_fails(),
+    ) {
+        for (step, is_first) in steps.iter_mut().zip(keys) {
+            step.key = Some(if is_first { "x" } else { "y" });
+        }
+        let made = history(header("set", json!({"fails": fails})), &steps);
+        let names = ["stable", "stale", "lost", "never_read", "recovered", "duplicated", "unexpected"];
+        are_sums("set-full", &made, &names)?;
     }
 
     #[test]

@@ -4,7 +4,7 @@ use history::{History, Outcome};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{answered, convicts, ops};
+use super::{answered, are_sums, convicts, ops};
 use crate::made::{Answer, Step, cases, header, history};
 
 fn answer(luck: u32, output: Value) -> Answer {
@@ -162,6 +162,20 @@ proptest! {
     fn lost_writes(steps in small_steps()) {
         let made = history(header("set", Value::Null), &steps);
         prop_assert_eq!(convicts("lost-writes", &made), loses(&made));
+    }
+
+    /// What is counted of several registers is the sum of what is counted of each.
+    #[test]
+    fn registers_are_judged_apart(
+        mut steps in small_steps(),
+        keys in prop::collection::vec(any::<bool>(), 14),
+    ) {
+        steps.retain(|step| step.key == Some("x"));
+        for (step, is_first) in steps.iter_mut().zip(keys) {
+            step.key = Some(if is_first { "x" } else { "y" });
+        }
+        let made = history(header("register", Value::Null), &steps);
+        are_sums("lost-writes", &made, &["lost", "unexpected"])?;
     }
 
     #[test]
