@@ -84,6 +84,8 @@ struct Load {
     values: Option<u64>,
     /// One in so many writes is never answered.
     crash_one_in: u64,
+    /// Whether one of the last reads has the first value.
+    stale: bool,
 }
 
 const fn load(ops: u64, clients: u64, keys: u64, values: Option<u64>) -> Load {
@@ -95,6 +97,7 @@ const fn load(ops: u64, clients: u64, keys: u64, values: Option<u64>) -> Load {
         keys,
         values,
         crash_one_in: 0,
+        stale: false,
     }
 }
 
@@ -126,6 +129,14 @@ const ROWS: &[(&str, f64, Load)] = &[
         "1,000,000 ops, distinct, 20 clients",
         40.0,
         load(1_000_000, 20, 1, None),
+    ),
+    (
+        "the same with a stale read",
+        40.0,
+        Load {
+            stale: true,
+            ..load(1_000_000, 20, 1, None)
+        },
     ),
     (
         "1,000,000 ops, 5 values, 1,000 keys",
@@ -348,6 +359,7 @@ fn made(load: Load) -> History {
     let mut open: Vec<Option<Open>> = vec![None; load.clients as usize];
     let mut process: Vec<u64> = (0..load.clients).collect();
     let (mut time, mut asked, mut written) = (0, 0, 0u64);
+    let mut stale = load.stale;
     let mut push = |process: u64, kind, f: &str, key: u64, value: Value| {
         time += 1_000;
         let event = Event::new(time, Process::Number(process), kind, f, value).with_key(key);
@@ -365,7 +377,10 @@ fn made(load: Load) -> History {
                 process[client] += load.clients;
                 continue;
             }
+            let is_stale = stale && f == "read" && asked > load.ops / 10 * 9;
+            stale &= !is_stale;
             match early.or_else(|| apply(f, &mut state[key as usize], &input)) {
+                Some(_) if is_stale => push(process[client], Kind::Ok, f, key, json!(1)),
                 Some(output) => push(process[client], Kind::Ok, f, key, output),
                 None => push(process[client], Kind::Fail, f, key, input),
             }

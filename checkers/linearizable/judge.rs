@@ -28,6 +28,8 @@ pub(super) enum Decision {
     NoOrder(Core),
     /// The completion of this operation cannot be explained, given what was called before it.
     At(usize),
+    /// The answers of these operations cannot be explained together, whatever became of all others.
+    Answers(Vec<usize>),
     /// A limit was reached after so many operations.
     Exhausted { limit: Exhausted, decided: usize },
 }
@@ -215,6 +217,7 @@ fn shortcut<M: Model>(model: &M, part: &Part<M::Op>) -> Option<Decision> {
         Shortcut::Order => Some(Decision::Order),
         Shortcut::NoOrder(core) => Some(Decision::NoOrder(core)),
         Shortcut::At(place) => Some(Decision::At(place)),
+        Shortcut::Answers(places) => Some(Decision::Answers(places)),
         Shortcut::None => None,
     }
 }

@@ -147,6 +147,9 @@ pub enum Shortcut {
     NoOrder(Core),
     /// The operation at this place cannot be explained, given what was called before it returned.
     At(usize),
+    /// The answers of the operations at these places cannot be explained together, whatever became
+    /// of all others that were called before the last of them returned.
+    Answers(Vec<usize>),
 }
 
 /// Operations that have no order by themselves, by their places, and why.

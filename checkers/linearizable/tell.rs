@@ -38,8 +38,18 @@ pub(super) fn tell<M: Model>(
                 .collect();
             (core.places.clone(), (core.why)(&words))
         }
-        Decision::At(place) => {
-            let places = Forgetting::new(history, model, part, *place).smallest(budget);
+        Decision::At(_) | Decision::Answers(_) => {
+            let known = match failure {
+                Decision::Answers(places) => places.clone(),
+                Decision::At(place) => vec![*place],
+                _ => Vec::new(),
+            };
+            let last = known
+                .iter()
+                .copied()
+                .max_by_key(|&place| part.ops[place].ret);
+            let places =
+                Forgetting::new(history, model, part, last.unwrap_or(0)).smallest(known, budget);
             let told: Vec<Told<M::Op>> = places
                 .iter()
                 .map(|&place| told(history, &part.ops[place]))
@@ -199,29 +209,29 @@ impl<'p, M: Model> Forgetting<'p, M> {
         }
     }
 
-    /// The places of as few operations as possible whose answers have no order.
-    fn smallest(&self, budget: &Budget) -> Vec<usize> {
+    /// The places of as few operations as possible whose answers have no order, which may be among
+    /// these.
+    fn smallest(&self, known: Vec<usize>, budget: &Budget) -> Vec<usize> {
         let all = Budget::new(STEPS_MAX_ALL, Budget::DEFAULT_BYTES);
         let fails = |kept: &[usize]| {
             budget.spend(0).ok()?;
             all.spend(self.ops.len() as u64).ok()?;
             let limits = Budget::new(STEPS_MAX, Budget::DEFAULT_BYTES);
             let decision = decide(self.model, &self.part(kept), &limits);
-            let failed = matches!(decision, Decision::NoOrder(_) | Decision::At(_));
+            let failed = !matches!(decision, Decision::Order | Decision::Exhausted { .. });
             failed.then(|| kept.to_vec())
         };
         let mut length = WINDOW_FIRST;
-        let window = loop {
-            let Some(start) = self.answered.len().checked_sub(length) else {
-                break self.answered.clone();
-            };
-            if let Some(window) = fails(&self.answered[start..]) {
-                break window;
+        let mut window = known;
+        while fails(&window).is_none() {
+            let start = self.answered.len().saturating_sub(length);
+            window = self.answered[start..].to_vec();
+            if start == 0 {
+                break;
             }
             length *= 2;
-        };
+        }
         // What only looks is forgotten first: a story is better told by what was done.
-        let mut window = window;
         window.sort_by_key(|&at| !self.model.effect(&self.ops[at].op).is_passive());
         let mut smallest = ddmin(window, TESTS_MAX, fails);
         smallest.sort_unstable_by_key(|&at| self.ops[at].ret);

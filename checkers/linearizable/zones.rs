@@ -43,7 +43,7 @@ pub(super) fn decide(ops: &[Timed<Action>]) -> Shortcut {
         .or_else(|| clusters.clash_within())
         .or_else(|| clusters.clash_between());
     match clash {
-        Some(place) => Shortcut::At(place as usize),
+        Some(places) => Shortcut::Answers(places),
         None if clusters.others_fit() => Shortcut::Order,
         None => Shortcut::None,
     }
@@ -175,11 +175,6 @@ impl<'o> Clusters<'o> {
         self.ops[place as usize].ret
     }
 
-    /// The one of two operations that returned last.
-    fn later(&self, a: u32, b: u32) -> u32 {
-        if self.ret(a) < self.ret(b) { b } else { a }
-    }
-
     /// An answered operation that shows that this one happened, which may be itself.
     fn proof(&self, place: u32) -> u32 {
         let Timed { op, ret, .. } = self.ops[place as usize];
@@ -191,10 +186,10 @@ impl<'o> Clusters<'o> {
         }
     }
 
-    /// Finds out which clusters happened, and links those that a cas leads to. Returns the place at
-    /// which the first value was known to have been found by two cas.
-    fn link(&mut self) -> Option<u32> {
-        let mut forked: Option<u32> = None;
+    /// Finds out which clusters happened, and links those that a cas leads to. Returns what shows that
+    /// two cas found one value, for the first to be known.
+    fn link(&mut self) -> Option<Vec<usize>> {
+        let mut forked: Option<[u32; 2]> = None;
         for certain in 0..self.all.len() as u32 {
             let mut proof = self.all[certain as usize].first_return.place;
             let mut at = certain;
@@ -212,18 +207,20 @@ impl<'o> Clusters<'o> {
                 if after == NOBODY {
                     self.all[before as usize].after = at;
                 } else {
-                    let known = self.later(self.all[after as usize].proof, proof);
-                    let first = forked.filter(|&first| self.ret(first) < self.ret(known));
-                    forked = first.or(Some(known));
+                    let both = [self.all[after as usize].proof, proof];
+                    let known =
+                        |both: [u32; 2]| both.map(|place| self.ret(place)).into_iter().max();
+                    let first = forked.filter(|&first| known(first) < known(both));
+                    forked = first.or(Some(both));
                 }
                 at = before;
             }
         }
-        forked
+        forked.map(|both| self.proofs(both))
     }
 
     /// The first operation to return that shows a value that nobody had been asked to write.
-    fn unwritten(&self) -> Option<u32> {
+    fn unwritten(&self) -> Option<Vec<usize>> {
         let happened = self.all[1..]
             .iter()
             .filter(|cluster| cluster.proof != NOBODY);
@@ -232,7 +229,8 @@ impl<'o> Clusters<'o> {
             Some(write) => cluster.first_return.at <= write.call,
         });
         let shown = unwritten.map(|cluster| cluster.proof);
-        shown.min_by_key(|&place| self.ret(place))
+        let first = shown.min_by_key(|&place| self.ret(place));
+        first.map(|place| self.proofs([place]))
     }
 
     /// The clusters of the block that begins with this one.
@@ -250,16 +248,16 @@ impl<'o> Clusters<'o> {
         roots.map(|(at, _)| at)
     }
 
-    /// The place at which something of a block is known to have returned before something of an
-    /// earlier cluster of it was called, or values to have been made of each other in a circle.
-    fn clash_within(&self) -> Option<u32> {
+    /// What shows that something of a block returned before something of an earlier cluster of it was
+    /// called, or that values were made of each other in a circle.
+    fn clash_within(&self) -> Option<Vec<usize>> {
         let mut linked = 0;
         for root in self.roots() {
             let mut last_call = EMPTY.last_call;
             for (stage, cluster) in self.block(root).enumerate() {
                 if stage > 0 && cluster.first_return.at < last_call.at {
                     let ends = [cluster.first_return.place, last_call.place];
-                    return self.last_of(ends);
+                    return Some(self.proofs(ends));
                 }
                 last_call = last_call.max(cluster.last_call);
                 linked += usize::from(stage > 0);
@@ -278,11 +276,11 @@ impl<'o> Clusters<'o> {
             }
         }
         let all = self.all.iter().zip(in_circle).filter(|&(_, is)| is);
-        self.last_of(all.map(|(cluster, _)| cluster.proof))
+        Some(self.proofs(all.map(|(cluster, _)| cluster.proof)))
     }
 
-    /// The place at which two blocks are known to have been there at the same time.
-    fn clash_between(&self) -> Option<u32> {
+    /// What shows that two blocks were there at the same time.
+    fn clash_between(&self) -> Option<Vec<usize>> {
         let mut open: Option<Zone> = None;
         for zone in sorted(self.zones()) {
             if let Some(around) = open
@@ -290,7 +288,8 @@ impl<'o> Clusters<'o> {
                 && (zone.forward || zone.to < around.to)
             {
                 let bounds = [self.bounds(around.root), self.bounds(zone.root)];
-                return self.last_of(bounds.as_flattened().iter().map(|bound| bound.place));
+                let bounds = bounds.as_flattened().iter().map(|bound| bound.place);
+                return Some(self.proofs(bounds));
             }
             if zone.forward {
                 open = Some(zone);
@@ -326,12 +325,25 @@ impl<'o> Clusters<'o> {
             })
     }
 
-    /// The last of the operations to return without which these need not have happened.
-    fn last_of(&self, places: impl IntoIterator<Item = u32>) -> Option<u32> {
+    /// The answered operations that show that these happened, and the writes of their values that
+    /// were answered by then, which make a better story.
+    fn proofs(&self, places: impl IntoIterator<Item = u32>) -> Vec<usize> {
         let places = places.into_iter().filter(|&place| place != NOBODY);
-        places
-            .map(|place| self.proof(place))
-            .max_by_key(|&place| self.ret(place))
+        let mut proofs: Vec<u32> = places.map(|place| self.proof(place)).collect();
+        let last = proofs.iter().map(|&place| self.ret(place)).max();
+        let writes = proofs.iter().filter_map(|&place| {
+            let (Action::Read(value) | Action::Write(value) | Action::Cas(_, value)) =
+                self.ops[place as usize].op
+            else {
+                return None;
+            };
+            let write = self.find(value)?.write;
+            (write != NOBODY && Some(self.ret(write)) <= last).then_some(write)
+        });
+        proofs.extend(writes.collect::<Vec<u32>>());
+        proofs.sort_unstable();
+        proofs.dedup();
+        proofs.into_iter().map(|place| place as usize).collect()
     }
 
     /// Whether each operation that says that the value was not this one was open, in every order,

@@ -186,3 +186,23 @@ proptest! {
         }
     }
 }
+
+/// What is far apart is told in a few lines all the same.
+#[test]
+fn an_old_value_is_told_by_what_overwrote_it() {
+    let round = |at: u64| {
+        let value = at + 1;
+        format!(
+            "{}-{} A write x {value} -> {value}\n{}-{} B read x null -> {value}\n",
+            4 * at,
+            4 * at + 1,
+            4 * at + 2,
+            4 * at + 3
+        )
+    };
+    let rounds: String = (0..2_000).map(round).collect();
+    let made = crate::script::history("register", &format!("{rounds}9000-9001 C read x null -> 1"));
+    let told = check("linearizable", &made).counterexample;
+    let told = told.expect("a counterexample");
+    assert_eq!(told.rows.len(), 3, "{told:?}");
+}
