@@ -193,15 +193,14 @@ impl<'o, O> Stages<'o, O> {
         deadlines
     }
 
-    /// For each stage the place of what was called last before it; [`NEVER`] for none.
-    pub(crate) fn last_before(&self) -> Vec<u32> {
-        let mut latest = NEVER;
-        let calls = |place: u32| self.ops[place as usize].call;
-        let befores = self.last.iter().map(|&last| {
+    /// For each stage what was called last before it.
+    pub(crate) fn last_before(&self) -> Vec<Option<Placed>> {
+        let mut latest: Option<Placed> = None;
+        let befores = (0u32..).zip(&self.last).map(|(stage, &last)| {
             let before = latest;
-            if last != NEVER && (latest == NEVER || calls(latest) < calls(last)) {
-                latest = last;
-            }
+            let is_later = |placed: &Placed| latest.is_none_or(|other| other.call < placed.call);
+            let here = (last != NEVER).then(|| self.placed(stage, last as usize));
+            latest = here.filter(is_later).or(latest);
             before
         });
         befores.collect()

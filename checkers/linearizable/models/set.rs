@@ -230,9 +230,7 @@ fn added_again(stages: &Stages<'_, SetOp>, again: &[(u32, usize)]) -> Option<Cla
     let before = stages.last_before();
     again.iter().find_map(|&(stage, place)| {
         let add = stages.placed(stage, place);
-        let last = before[stage as usize];
-        // It does not matter in which earlier stage that was.
-        let last = (last != NEVER).then(|| stages.placed(stage - 1, last as usize))?;
+        let last = before[stage as usize]?;
         (add.ret < last.call).then_some(Clash::Stages(add, last))
     })
 }
