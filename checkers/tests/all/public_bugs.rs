@@ -1,6 +1,7 @@
 //! Bugs that were reported of other checkers, each as a small history with its right verdict.
 
 mod collections;
+mod models;
 
 use checkers::{Budget, CHECKERS, Checked, Verdict, find};
 
