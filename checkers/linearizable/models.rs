@@ -29,6 +29,7 @@ pub use fifo_queue::FifoQueue;
 pub use kv::Kv;
 pub use multi_register::MultiRegister;
 pub use mutex::Mutex;
+pub(super) use owner_aware_mutex::OwnedOp;
 pub use owner_aware_mutex::OwnerAwareMutex;
 pub use reentrant_mutex::ReentrantMutex;
 pub use register::Register;

@@ -2,8 +2,8 @@
 
 use history::Header;
 
-use super::{Asked, Model, Numbers, Shortcut, Timed, Told};
-use crate::linearizable::permits::{self, Kind, Unit};
+use super::{Asked, Model, Numbers, Shortcut, Timed, Told, Why};
+use crate::linearizable::permits::{self, Kind, Stretch, Unit};
 
 /// A lock without owners, as Knossos has it.
 pub struct Mutex;
@@ -104,5 +104,54 @@ pub(super) fn shortcut(ops: &[Timed<LockOp>], permits: u64) -> Shortcut {
         ret: timed.ret,
     };
     let units: Vec<Unit> = ops.iter().map(unit).collect();
-    permits::first_wrong(&units, permits).map_or(Shortcut::Order, Shortcut::At)
+    let Some(wrong) = permits::first_wrong(&units, permits) else {
+        return Shortcut::Order;
+    };
+    permits::stretch(&units, permits, wrong).map_or(Shortcut::At(wrong), |stretch| {
+        told(ops[wrong].op, wrong, stretch)
+    })
+}
+
+/// Why an operation cannot be explained by what happened shortly before.
+fn told(op: LockOp, wrong: usize, stretch: Stretch) -> Shortcut {
+    let others = stretch.happened.iter().filter(|&&place| place != wrong);
+    let mut places: Vec<usize> = others.copied().collect();
+    places.sort_unstable();
+    places.insert(0, wrong);
+    let why: Why = match (op, stretch.possible.is_empty()) {
+        _ if places.len() == 1 && stretch.possible.is_empty() => match op {
+            LockOp::Acquire => |told| format!("{} took more than there is", told[0]),
+            LockOp::Release => |told| format!("{} gave back what nobody had taken", told[0]),
+        },
+        (LockOp::Acquire, true) => |told| {
+            format!(
+                "{} was granted although {} had been and nothing was given back since",
+                told[0],
+                told[1..].join(" and ")
+            )
+        },
+        (LockOp::Release, true) => |told| {
+            format!(
+                "{} gave back what nobody had taken since {}",
+                told[0],
+                told[1..].join(" and ")
+            )
+        },
+        (LockOp::Acquire, false) => |told| {
+            format!(
+                "{} was granted although {} leave nothing to take",
+                told[0],
+                told[1..].join(" and ")
+            )
+        },
+        (LockOp::Release, false) => |told| {
+            format!(
+                "{} gave back more than {} leave",
+                told[0],
+                told[1..].join(" and ")
+            )
+        },
+    };
+    places.extend(stretch.possible);
+    Shortcut::no_order(places, why)
 }

@@ -4,7 +4,7 @@ use history::Header;
 
 use super::mutex::took_nothing;
 use super::{Answer, Asked, Core, Model, NEVER, Numbers, Shortcut, Timed, Why};
-use crate::linearizable::cores::{self, Kind, Step, Wrong};
+use crate::linearizable::cores::{self, Kind, Wrong};
 
 /// A lock with owners, who may not take it twice.
 pub struct OwnerAwareMutex;
@@ -16,9 +16,10 @@ impl Model for OwnerAwareMutex {
         `{\"token\": null}` took nothing. The owner is the thread that asks, or what the argument \
         `{\"owner\": ...}` or `{\"client\": ...}` says.";
     const METHOD: &'static str = "By cores, the times from the return of an acquire to the call of \
-        its release: there is an order if and only if no two of different holds overlap. O(n log \
-        n), exact unless an owner goes on after an operation that was not answered; then, if \
-        cores overlap, by search.";
+        its release: there is an order if and only if no two of different holds overlap. What was not \
+        answered is used where what its owner did later shows that it happened. O(n log n), exact; \
+        only where a hold that overlaps may have been interrupted by a release and an acquire \
+        without answers, by search.";
 
     type State = Option<u32>;
     type Op = OwnedOp;
@@ -50,8 +51,8 @@ impl Model for OwnerAwareMutex {
 /// What is done with a lock that has owners, and by whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OwnedOp {
-    pub(super) owner: u32,
-    pub(super) kind: Kind,
+    pub(in crate::linearizable) owner: u32,
+    pub(in crate::linearizable) kind: Kind,
 }
 
 /// Whether grants carry tokens that are looked at.
@@ -90,14 +91,7 @@ impl OwnedOp {
 
 /// Decides by cores.
 pub(super) fn shortcut(ops: &[Timed<OwnedOp>], depth_max: u64) -> Shortcut {
-    let step = |timed: &Timed<OwnedOp>| Step {
-        owner: timed.op.owner,
-        kind: timed.op.kind,
-        call: timed.call,
-        ret: timed.ret,
-    };
-    let steps: Vec<Step> = ops.iter().map(step).collect();
-    match cores::decide(&steps, depth_max) {
+    match cores::decide(ops, depth_max) {
         cores::Answer::Order => Shortcut::Order,
         cores::Answer::Undecided => Shortcut::None,
         cores::Answer::None(wrong) => Shortcut::NoOrder(core(ops, wrong)),
@@ -134,16 +128,21 @@ fn core(ops: &[Timed<OwnedOp>], wrong: Wrong) -> Core {
                 )
             },
         },
-        Wrong::Overlap {
-            first,
-            first_release,
-            second,
-            second_release,
-        } => {
-            let mut places = vec![first, second];
-            places.extend(first_release);
-            places.extend(second_release.filter(|&place| ops[place].ret != NEVER));
-            let why: Why = if first_release.is_some() {
+        Wrong::Overlap { first, second } if ops[second.acquire].ret == NEVER => {
+            let mut places = vec![first.acquire];
+            places.extend(second.release);
+            places.push(second.acquire);
+            places.extend(first.release);
+            Core {
+                places,
+                why: |told| format!("{} gave back what {} held all the time", told[1], told[0]),
+            }
+        }
+        Wrong::Overlap { first, second } => {
+            let mut places = vec![first.acquire, second.acquire];
+            places.extend(first.release);
+            places.extend(second.release.filter(|&place| ops[place].ret != NEVER));
+            let why: Why = if first.release.is_some() {
                 |told| {
                     format!(
                         "{} was granted while {} held: {} had not been asked for",

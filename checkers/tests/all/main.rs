@@ -6,6 +6,7 @@ mod databases;
 mod determinism;
 mod docs;
 mod levels;
+mod locks;
 mod made;
 mod metamorphic;
 mod models;
