@@ -94,7 +94,7 @@ const EMPTY: Cluster = Cluster {
 const FIRST: u32 = 0;
 
 /// The zone of a block, and the cluster with which that begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy)]
 struct Zone {
     from: u32,
     to: u32,
@@ -282,7 +282,9 @@ impl<'o> Clusters<'o> {
     /// What shows that two blocks were there at the same time.
     fn clash_between(&self) -> Option<Vec<usize>> {
         let mut open: Option<Zone> = None;
-        for zone in sorted(self.zones()) {
+        let zones = self.zones();
+        let order = order(&zones);
+        for &zone in order.iter().filter_map(|&place| zones.get(place as usize)) {
             if let Some(around) = open
                 && zone.from < around.to
                 && (zone.forward || zone.to < around.to)
@@ -310,7 +312,9 @@ impl<'o> Clusters<'o> {
                 root,
             })
         });
-        zones.collect()
+        let mut all = Vec::with_capacity(self.roots().count());
+        all.extend(zones);
+        all
     }
 
     /// The first return and the last call of a block.
@@ -397,17 +401,19 @@ impl<'o> Clusters<'o> {
     }
 }
 
-/// Zones in order of where they begin, which is an event of its own for each.
-fn sorted(mut zones: Vec<Zone>) -> Vec<Zone> {
+/// The places of zones in the order in which they begin, which is an event of its own for each, with
+/// [`NOBODY`] between them.
+fn order(zones: &[Zone]) -> Vec<u32> {
     let last = zones.iter().map(|zone| zone.from).max().unwrap_or(0) as usize;
+    let places = (0..NOBODY).zip(zones);
     if last > 8 * zones.len() {
-        zones.sort_unstable();
-        return zones;
+        let mut order: Vec<u32> = places.map(|(place, _)| place).collect();
+        order.sort_unstable_by_key(|&place| zones[place as usize].from);
+        return order;
     }
-    let mut at = vec![NOBODY; last + 1];
-    for (place, zone) in zones.iter().enumerate() {
-        at[zone.from as usize] = u32::try_from(place).unwrap_or(NOBODY);
+    let mut order = vec![NOBODY; last + 1];
+    for (place, zone) in places {
+        order[zone.from as usize] = place;
     }
-    let in_order = at.into_iter().filter(|&place| place != NOBODY);
-    in_order.map(|place| zones[place as usize]).collect()
+    order
 }
