@@ -39,7 +39,7 @@ impl Model for Mutex {
     }
 
     fn shortcut(&self, ops: &[Timed<LockOp>]) -> Shortcut {
-        shortcut(ops, 1)
+        shortcut(ops, 1, |op| *op)
     }
 
     fn why(&self, ops: &[Told<LockOp>], _: &[Timed<LockOp>]) -> Option<String> {
@@ -94,9 +94,10 @@ pub(super) fn why<O>(ops: &[Told<O>], kind: impl Fn(&O) -> LockOp) -> Option<Str
     }
 }
 
-pub(super) fn shortcut(ops: &[Timed<LockOp>], permits: u64) -> Shortcut {
-    let unit = |timed: &Timed<LockOp>| Unit {
-        kind: match timed.op {
+/// Decides operations that take or give one permit each.
+pub(super) fn shortcut<O>(ops: &[Timed<O>], permits: u64, kind: impl Fn(&O) -> LockOp) -> Shortcut {
+    let unit = |timed: &Timed<O>| Unit {
+        kind: match kind(&timed.op) {
             LockOp::Acquire => Kind::Take,
             LockOp::Release => Kind::Give,
         },
@@ -108,7 +109,7 @@ pub(super) fn shortcut(ops: &[Timed<LockOp>], permits: u64) -> Shortcut {
         return Shortcut::Order;
     };
     permits::stretch(&units, permits, wrong).map_or(Shortcut::At(wrong), |stretch| {
-        told(ops[wrong].op, wrong, stretch)
+        told(kind(&ops[wrong].op), wrong, stretch)
     })
 }
 

@@ -63,13 +63,7 @@ impl Model for Semaphore {
         if ops.iter().any(|timed| timed.op.1 != 1) {
             return Shortcut::None;
         }
-        let single = |timed: &Timed<(LockOp, u64)>| Timed {
-            op: timed.op.0,
-            call: timed.call,
-            ret: timed.ret,
-        };
-        let ops: Vec<Timed<LockOp>> = ops.iter().map(single).collect();
-        mutex::shortcut(&ops, self.permits)
+        mutex::shortcut(ops, self.permits, |op| op.0)
     }
 
     fn why(&self, ops: &[Told<(LockOp, u64)>], _: &[Timed<(LockOp, u64)>]) -> Option<String> {
