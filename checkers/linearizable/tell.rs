@@ -122,17 +122,18 @@ fn write_down<O>(history: &History, part: &Part<O>, places: &[usize], why: &str)
     for &place in in_order.iter().rev() {
         let timed = &part.ops[place];
         let op = op(history, timed);
-        let text = in_words(op);
         match op.completion.filter(|_| timed.ret != NEVER) {
             Some(completion) => {
-                story.tell(
-                    completion,
-                    format!("{text}, asked for at {}", words::at(op.start())),
-                );
+                // Without times, or within the first millisecond, only the order can be told.
+                let since = match completion.time() {
+                    0..1_000_000 => format!("event {}", op.invoke.index()),
+                    _ => words::at(op.start()),
+                };
+                story.tell(completion, format!("asked for at {since}"));
             }
             None => story.tell(
                 op.invoke,
-                format!("{text} has no answer: it may take effect from here on, or never"),
+                "no answer: it may take effect from here on, or never".to_owned(),
             ),
         }
     }

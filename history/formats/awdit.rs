@@ -79,8 +79,16 @@ impl Reader for Awdit {
             source.take(line.whole());
         }
         commit(&mut builder, session, &mut start)?;
-        Ok(builder.finish())
+        let mut history = builder.finish();
+        declare_no_times(&mut history);
+        Ok(history)
     }
+}
+
+/// Says that the order in which transactions stand is none of real time.
+pub(super) fn declare_no_times(history: &mut History) {
+    let ties = "concurrent".into();
+    history.header.params.insert("ties".to_owned(), ties);
 }
 
 /// Adds a micro-operation to the transaction that is being built.
@@ -125,6 +133,7 @@ mod tests {
             json!([["w", 0, 0], ["r", 1, -3]])
         );
         assert_eq!(read.history.end(), 0);
+        assert_eq!(read.history.header.params["ties"], "concurrent");
         let error = read_bytes(b"w 0 0\nr 1\n").unwrap_err().to_string();
         assert!(
             error.starts_with("line 2, column 2: expected a key and a value"),

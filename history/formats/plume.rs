@@ -4,7 +4,7 @@
 //! Sessions say nothing about each other's time, so all events have the same one. A value of 0 that
 //! nobody writes is the initial one.
 
-use super::awdit::push;
+use super::awdit::{declare_no_times, push};
 use super::{Format, Options, Reader};
 use crate::Error;
 use crate::builder::{HistoryBuilder, TXN};
@@ -102,6 +102,7 @@ impl Reader for Plume {
             builder.append_committed(process, txn)?;
         }
         let mut history = builder.finish();
+        declare_no_times(&mut history);
         if !writes_zero {
             history.header.params.insert("initial".to_owned(), 0.into());
         }
@@ -150,6 +151,7 @@ mod tests {
     fn a_transaction_in_parts_is_put_together() {
         let read = read_bytes(b"w(1,5,0,0)\nr(1,5,1,1)\nw(2,6,0,0)\nr(2,0,1,2)\n").unwrap();
         assert_eq!(read.format, "plume");
+        assert_eq!(read.history.header.params["ties"], "concurrent");
         let txns: Vec<_> = read
             .history
             .ops()

@@ -114,8 +114,13 @@ impl Story {
         Some(sentences.join(" "))
     }
 
-    /// The rows as lines of text, without leaders and faults: for terminals.
+    /// The rows as lines of text, without leaders and faults: for terminals. Where times, as
+    /// they are shown, tell nothing apart, the numbers of the events stand in their place.
     pub fn lines(&self) -> Vec<String> {
+        let is_timed = self
+            .rows
+            .iter()
+            .any(|row| words::clock(row.at) != words::clock(0));
         self.rows
             .iter()
             .map(|row| {
@@ -128,11 +133,11 @@ impl Story {
                     note => format!("  ({note})"),
                 };
                 let mark = if row.breaks { "✗" } else { " " };
-                let at = words::clock(row.at);
-                format!(
-                    "{mark} {at:>8} s  {}: {}{result}{note}",
-                    row.who, row.operation
-                )
+                let at = match row.event.filter(|_| !is_timed) {
+                    Some(event) => format!("event {event:>6}"),
+                    None => format!("{:>8} s", words::clock(row.at)),
+                };
+                format!("{mark} {at}  {}: {}{result}{note}", row.who, row.operation)
             })
             .collect()
     }

@@ -93,13 +93,24 @@ pub fn capitalised(text: &str) -> String {
     })
 }
 
-/// All counts in one line: `guarded writes 410, stale accepted 3`.
+/// All counts in one line, those of one name together: `keys 2, ops (read 26, write 17)`.
 pub fn counts(counts: &[(String, u64)]) -> String {
+    let stem = |name: &str| name.split(':').next().unwrap_or_default().to_owned();
     let parts: Vec<String> = counts
-        .iter()
-        .map(|(name, number)| {
-            let (name, number) = count(name, *number);
-            format!("{name} {number}")
+        .chunk_by(|(one, _), (other, _)| one.contains(':') && stem(one) == stem(other))
+        .map(|group| match group[0].0.split_once(':') {
+            Some((stem, _)) => {
+                let each = group.iter().map(|(name, number)| {
+                    let of = name.split_once(':').map_or("", |(_, of)| of);
+                    format!("{of} {}", count(name, *number).1)
+                });
+                let each: Vec<String> = each.collect();
+                format!("{} ({})", count(stem, 0).0, each.join(", "))
+            }
+            None => {
+                let (name, number) = count(&group[0].0, group[0].1);
+                format!("{name} {number}")
+            }
         })
         .collect();
     parts.join(", ")
@@ -340,6 +351,21 @@ mod tests {
     use super::*;
     use history::Event;
     use serde_json::json;
+
+    #[test]
+    fn counts_of_one_name_stand_together() {
+        let counted = [
+            ("keys", 2),
+            ("ops:read", 26),
+            ("ops:write", 1700),
+            ("gap_ms", 5),
+        ];
+        let counted: Vec<(String, u64)> = counted.map(|(name, n)| (name.to_owned(), n)).into();
+        assert_eq!(
+            counts(&counted),
+            "keys 2, ops (read 26, write 1,700), gap 5 ms"
+        );
+    }
 
     #[test]
     fn numbers_and_spans_are_readable() {

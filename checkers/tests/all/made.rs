@@ -10,7 +10,7 @@ pub fn cases() -> ProptestConfig {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let cases = number("SCHISM_PROPTEST_CASES").and_then(|cases| u32::try_from(cases).ok());
     ProptestConfig {
-        cases: cases.unwrap_or(2_000),
+        cases: cases.unwrap_or(20_000),
         failure_persistence: None,
         max_global_rejects: u32::MAX,
         // The same histories every time: a test that fails now and then is a bug. Whoever looks for
