@@ -138,7 +138,7 @@ impl<'t> Cursor<'t> {
 
     /// Skips a comment up to the end of its line.
     fn skip_comment(&mut self) {
-        let end = memchr::memchr(b'\n', &self.text[self.at..]);
+        let end = memchr::memchr2(b'\n', b'\r', &self.text[self.at..]);
         self.at = end.map_or(self.text.len() - 1, |end| self.at + end);
     }
 

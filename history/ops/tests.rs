@@ -57,6 +57,7 @@ fn values_of_edn_come_as_near_as_json_can() {
         ("#foo.Bar{:a 1}", json!({"a": 1})),
         ("^{:doc \"x\"} [1]", json!([1])),
         ("[1 #_2 #_#_ 3 [4] ; five\n 6]", json!([1, 6])),
+        ("[1 ; two\r 3]", json!([1, 3])),
         ("[##NaN ##-Inf]", json!(["NaN", "-Inf"])),
         (
             "[[:r 1 [2 3]] [:append 1 4]]",

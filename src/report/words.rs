@@ -358,12 +358,12 @@ mod tests {
             ("keys", 2),
             ("ops:read", 26),
             ("ops:write", 1700),
-            ("gap_ms", 5),
+            ("gap_ms", 12),
         ];
         let counted: Vec<(String, u64)> = counted.map(|(name, n)| (name.to_owned(), n)).into();
         assert_eq!(
             counts(&counted),
-            "keys 2, ops (read 26, write 1,700), gap 5 ms"
+            "keys 2, ops (read 26, write 1,700), gap 12 ms"
         );
     }
 
