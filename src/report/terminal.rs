@@ -223,8 +223,10 @@ pub fn properties(rows: &[(&str, bool, &Checked)], width: usize) -> String {
     let records = rows.iter().map(|(name, claimed, checked)| {
         let found = found(checked).unwrap_or_default();
         let counts = words::counts(&checked.counts);
+        let notes = checked.notes.iter().map(|note| words::clip(note));
         let lines: Vec<String> = [found, counts]
             .into_iter()
+            .chain(notes)
             .filter(|text| !text.is_empty())
             .collect();
         [
@@ -233,7 +235,7 @@ pub fn properties(rows: &[(&str, bool, &Checked)], width: usize) -> String {
             lines.join("\n"),
         ]
     });
-    table(["property", "verdict", "found and counted"], records, width)
+    table(["property", "verdict", "what was found"], records, width)
         .unwrap_or_else(|| rows.iter().map(|row| property_item(row, width)).collect())
 }
 
@@ -253,6 +255,9 @@ fn property_item((name, claimed, checked): &(&str, bool, &Checked), width: usize
     }
     if let Some(found) = found(checked) {
         item.push_str(&indented(&found, width));
+    }
+    for note in &checked.notes {
+        item.push_str(&indented(&words::clip(note), width));
     }
     item
 }
@@ -378,7 +383,8 @@ mod tests {
 
     #[test]
     fn properties_say_verdict_counts_and_sentence() {
-        let (run, _) = fixtures::frozen_holder();
+        let (mut run, _) = fixtures::frozen_holder();
+        run.properties[0].checked.notes = vec!["judged by halves".to_owned()];
         let rows: Vec<(&str, bool, &Checked)> = run
             .properties
             .iter()
@@ -387,7 +393,12 @@ mod tests {
         for width in [50, 120] {
             let table = properties(&rows, width);
             assert!(widest(&table) <= width, "{width}:\n{}", plain(&table));
-            for part in ["✗ VIOLATED", "stale-writes", "no violation"] {
+            for part in [
+                "✗ VIOLATED",
+                "stale-writes",
+                "no violation",
+                "judged by halves",
+            ] {
                 assert!(plain(&table).contains(part), "{part} is not in:\n{table}");
             }
         }
