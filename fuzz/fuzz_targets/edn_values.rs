@@ -25,7 +25,8 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     };
     // What a reader of Clojure may do about these is not what a reader of EDN must do.
     let has_octal = text.as_bytes().windows(2).any(|two| two[0] == b'0' && two[1].is_ascii_digit());
-    if has_octal || text.contains(['\\', '#', '^', '@', '\'', '`', '~', '%']) || !text.is_ascii() {
+    let has_radix = text.as_bytes().windows(2).any(|two| two[0].is_ascii_digit() && two[1] | 32 == b'r');
+    if has_octal || has_radix || text.contains(['\\', '#', '^', '@', '\'', '`', '~', '%']) || !text.is_ascii() {
         return;
     }
     let ours = ours.unwrap_or_else(|| panic!("not read: {text}"));
